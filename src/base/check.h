@@ -9,15 +9,15 @@ namespace anychip {
                                std::string_view detail) noexcept;
 }
 
-#define CHECK(expression)                                                              \
-  do {                                                                                 \
-    if (!(expression)) [[unlikely]]                                                    \
-      ::anychip::check_failed(__FILE__, __LINE__, #expression, {});                    \
+#define CHECK(expression)                                           \
+  do {                                                              \
+    if (!(expression)) [[unlikely]]                                 \
+      ::anychip::check_failed(__FILE__, __LINE__, #expression, {}); \
   } while (false)
-#define CHECK_MSG(expression, detail)                                                  \
-  do {                                                                                 \
-    if (!(expression)) [[unlikely]]                                                    \
-      ::anychip::check_failed(__FILE__, __LINE__, #expression, detail);                \
+#define CHECK_MSG(expression, detail)                                   \
+  do {                                                                  \
+    if (!(expression)) [[unlikely]]                                     \
+      ::anychip::check_failed(__FILE__, __LINE__, #expression, detail); \
   } while (false)
 #ifdef NDEBUG
 #define DCHECK(expression) ((void)sizeof(!(expression)))

@@ -77,7 +77,8 @@ Error&& Error::within(std::string_view context) && {
 
 std::string Error::to_string() const {
   std::string text = fmt::format("{} ({}): {}", reason, name_of(code), message);
-  for (const FieldError& field : fields) text += fmt::format("; {}: {}", field.pointer, field.message);
+  for (const FieldError& field : fields)
+    text += fmt::format("; {}: {}", field.pointer, field.message);
   if (!hint.empty()) text += fmt::format(". {}", hint);
   return text;
 }

@@ -24,14 +24,14 @@ std::vector<std::string> recorded();
 }  // namespace anychip::failpoint
 
 // Inside a function that returns Result<...>.
-#define FAILPOINT(name)                                                              \
-  do {                                                                               \
+#define FAILPOINT(name)                                                               \
+  do {                                                                                \
     if (::anychip::failpoint::any_armed.load(std::memory_order_relaxed)) [[unlikely]] \
-      TRY_VOID(::anychip::failpoint::hit(name));                                     \
+      TRY_VOID(::anychip::failpoint::hit(name));                                      \
   } while (false)
 // Where no error can be returned: `error` is ignored, `kill` and `sleep` act.
-#define FAILPOINT_VOID(name)                                                         \
-  do {                                                                               \
+#define FAILPOINT_VOID(name)                                                          \
+  do {                                                                                \
     if (::anychip::failpoint::any_armed.load(std::memory_order_relaxed)) [[unlikely]] \
-      (void)::anychip::failpoint::hit(name);                                         \
+      (void)::anychip::failpoint::hit(name);                                          \
   } while (false)

@@ -35,10 +35,10 @@ struct Id {
   friend auto operator<=>(const Id&, const Id&) = default;
 };
 
-#define ANYCHIP_ID(Name, prefix)                          \
-  struct Name##Tag {                                      \
-    static constexpr std::string_view kPrefix = prefix;   \
-  };                                                      \
+#define ANYCHIP_ID(Name, prefix)                        \
+  struct Name##Tag {                                    \
+    static constexpr std::string_view kPrefix = prefix; \
+  };                                                    \
   using Name = Id<Name##Tag>
 ANYCHIP_ID(AccountId, "acc");
 ANYCHIP_ID(ProjectId, "prj");

@@ -1,8 +1,8 @@
 #include "base/json.h"
 
+#include <fmt/format.h>
 #include <boost/json/parse.hpp>
 #include <boost/json/src.hpp>
-#include <fmt/format.h>
 
 namespace anychip::json {
 namespace {
@@ -15,8 +15,11 @@ const value* find(const object& from, std::string_view key) {
 tl::unexpected<Error> field_error(std::string_view pointer, std::string_view key,
                                   std::string_view problem) {
   FieldError field{fmt::format("{}/{}", pointer, key), std::string(problem)};
-  return tl::unexpected(Error{Code::kInvalidArgument, "field_invalid",
-                              fmt::format("'{}' {}", key, problem), {}, {std::move(field)}});
+  return tl::unexpected(Error{Code::kInvalidArgument,
+                              "field_invalid",
+                              fmt::format("'{}' {}", key, problem),
+                              {},
+                              {std::move(field)}});
 }
 
 constexpr std::string_view kMissing = "is required";

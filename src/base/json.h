@@ -25,12 +25,13 @@ Result<value> parse(std::string_view text);
 
 // Field readers for request bodies. `pointer` is the JSON pointer of the object itself ("" = root);
 // an absent, null or mistyped field is kInvalidArgument with FieldError{pointer + "/" + key}.
-Result<std::string> get_string(const object& from, std::string_view key, std::string_view pointer = {});
+Result<std::string> get_string(const object& from, std::string_view key,
+                               std::string_view pointer = {});
 Result<int64_t> get_int(const object& from, std::string_view key, std::string_view pointer = {});
 Result<bool> get_bool(const object& from, std::string_view key, std::string_view pointer = {});
 // Absent or null -> fallback; present with the wrong type -> error.
-Result<std::string> get_string_or(const object& from, std::string_view key, std::string_view fallback,
-                                  std::string_view pointer = {});
+Result<std::string> get_string_or(const object& from, std::string_view key,
+                                  std::string_view fallback, std::string_view pointer = {});
 Result<int64_t> get_int_or(const object& from, std::string_view key, int64_t fallback,
                            std::string_view pointer = {});
 Result<bool> get_bool_or(const object& from, std::string_view key, bool fallback,

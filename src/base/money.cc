@@ -38,10 +38,10 @@ Result<Money> cost_of(RatePerHour rate, Duration elapsed) {
 
 std::string format_yuan(Money money) {
   const bool negative = money.micros < 0;
-  const uint64_t magnitude = negative ? 0 - static_cast<uint64_t>(money.micros)
-                                      : static_cast<uint64_t>(money.micros);
-  std::string text = fmt::format("{}¥{}.{:06}", negative ? "-" : "", magnitude / 1'000'000,
-                                 magnitude % 1'000'000);
+  const uint64_t magnitude =
+      negative ? 0 - static_cast<uint64_t>(money.micros) : static_cast<uint64_t>(money.micros);
+  std::string text =
+      fmt::format("{}¥{}.{:06}", negative ? "-" : "", magnitude / 1'000'000, magnitude % 1'000'000);
   for (int dropped = 0; dropped < 4 && text.back() == '0'; ++dropped) text.pop_back();
   return text;
 }

@@ -40,8 +40,10 @@ struct Reader {
     return value;
   }
   void literal(char c) {
-    if (rest.empty() || rest.front() != c) ok = false;
-    else rest.remove_prefix(1);
+    if (rest.empty() || rest.front() != c)
+      ok = false;
+    else
+      rest.remove_prefix(1);
   }
 };
 
@@ -83,8 +85,8 @@ Result<WallTime> parse_rfc3339(std::string_view text) {
     }
   }
   in.literal('Z');
-  const bool in_range = month >= 1 && month <= 12 && day >= 1 && day <= 31 && hour < 24 &&
-                        minute < 60 && second < 61;
+  const bool in_range =
+      month >= 1 && month <= 12 && day >= 1 && day <= 31 && hour < 24 && minute < 60 && second < 61;
   if (!in.ok || !in.rest.empty() || !in_range) {
     return fail(Code::kInvalidArgument, "time_malformed",
                 fmt::format("'{}' is not a UTC time like 2026-11-30T20:06:43Z", text));

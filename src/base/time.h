@@ -49,7 +49,8 @@ class Clock {
  public:
   virtual ~Clock() = default;
   virtual WallTime wall_now() const = 0;
-  virtual MonoTime mono_now() const = 0;  // CLOCK_BOOTTIME: goes on through suspend, same for all processes of a host
+  virtual MonoTime mono_now()
+      const = 0;  // CLOCK_BOOTTIME: goes on through suspend, same for all processes of a host
 };
 
 class RealClock final : public Clock {

@@ -1,0 +1,15 @@
+# Every target is one script, so that `sh scripts/X` works where make is missing.
+#   make demo [DATA=DIR] [PORT=N]   the whole story on this machine; again = seconds
+#   make test                       every test there is
+export DATA PORT
+.PHONY: build demo demo-break demo-stop test quick bench check-long soak sim-long format
+build:      ; @sh scripts/build
+demo:       ; @sh scripts/demo
+demo-break: ; @sh scripts/demo-break
+demo-stop:  ; @sh scripts/demo-stop
+test:       ; @sh scripts/test
+quick:      ; @sh scripts/test --quick
+bench:      ; @sh scripts/bench $(OF)
+check-long: ; @sh scripts/test --long
+sim-long:   ; @sh scripts/test --only sim --long
+format:     ; @git ls-files '*.cc' '*.h' | xargs clang-format -i
