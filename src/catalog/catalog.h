@@ -22,7 +22,7 @@ struct BackEnd {
   std::string visibility_variable;  // "CUDA_VISIBLE_DEVICES"; "" = none
   std::map<std::string, std::string> environment;
   std::vector<std::string> device_nodes;     // globs: "/dev/davinci*"
-  std::vector<std::string> pci_ids;          // "19e5:d802"
+  std::vector<std::string> pci_ids;          // "19e5:d802", "10de:*"
   std::string trust;          // "user_namespace" (default) or "host"
 };
 
@@ -31,7 +31,7 @@ struct Chip {
   std::string name;      // "TPU v5e (simulated)"
   std::string vendor;
   std::string back_end;  // BackEnd::id
-  int64_t memory_bytes = 0;
+  int64_t memory_bytes = 0;  // 0 = unknown (cpu: the node's memory); catalogue GB count as GiB
   bool is_simulated = false;
   std::string simulates;       // chip id whose list price this one shows; "" when not simulated
   RatePerHour price;           // per chip-hour; 0 = no price known, not offered
@@ -48,10 +48,12 @@ struct Layer {
   std::vector<std::string> packages;  // debian
   std::string suite;                  // debian: "bookworm"
   std::string requirements;           // pip: whole text of the pinned, hashed file
-  // files: source path relative to the installation root (or build output "@lib/libanychip_pjrt.so")
-  // -> absolute path inside the layer
+  // files: source path relative to the installation root (or "@lib/NAME": `share`/lib/NAME, a build
+  // output) -> absolute path inside the layer. Folders of the data are expanded here to their
+  // files, sorted, without __pycache__ and hidden names. Files are 0644, owned by root.
   std::vector<std::pair<std::string, std::string>> files;
   std::string digest;  // sha256 over all of the above and the content of the files
+  std::string unavailable;  // why it cannot be built here ("" = it can), e.g. @lib file not built
 };
 
 struct Variant {
@@ -63,6 +65,7 @@ struct Variant {
   std::string oci_reference;              // kind oci: repository@sha256:...
   std::map<std::string, std::string> environment;  // carried by the image itself
   std::string digest;    // over its layers' digests and environment
+  std::string unavailable;  // one sentence why it cannot be used here; "" = it can
 };
 
 struct Image {
@@ -90,7 +93,9 @@ struct Template {
 class Catalog {
  public:
   // root: the installation (holds catalog/, python/, templates); share: prepared data files and
-  // build outputs (@lib). Every problem found is in one error, with file and line.
+  // build outputs (@lib = share/lib). Every problem found is in one error "catalog_invalid", with
+  // file and line. A build output that is missing is no problem of the data: what needs it is
+  // marked `unavailable`.
   static Result<Catalog> load(const std::string& root, const std::string& share);
 
   const std::vector<BackEnd>& back_ends() const { return back_ends_; }
@@ -99,7 +104,8 @@ class Catalog {
   const std::vector<Image>& images() const { return images_; }
   const std::vector<Template>& templates() const { return templates_; }
 
-  // Lookups by id; chip() also accepts the aliases of catalog/chips.yaml ("910B" -> ascend-910b).
+  // Lookups by id; chip() also accepts the aliases of catalog/chips.yaml ("910B" -> ascend-910b)
+  // and upper case.
   // Unknown: kNotFound "chip_unknown" (back_end_unknown, image_unknown, template_unknown) with the
   // nearest names as hint.
   Result<const Chip*> chip(std::string_view id) const;
@@ -108,7 +114,7 @@ class Catalog {
   Result<const Template*> template_by(std::string_view id) const;
   Result<const Layer*> layer(std::string_view id) const;
   // The variant of an image that serves a chip; none: kFailedPrecondition "variant_missing" naming
-  // the chips it does serve.
+  // the chips it does serve; there but not usable here: kFailedPrecondition "variant_unavailable".
   Result<const Variant*> variant_for(const Image& image, const Chip& chip) const;
 
  private:
@@ -121,7 +127,8 @@ class Catalog {
   std::vector<Template> templates_;
 };
 
-// Up to three ids closest to `word` by edit distance, nearest first (for "did you mean").
+// Up to three ids closest to `word` by edit distance, nearest first (for "did you mean"); an id that
+// begins with the word counts as close. What shares next to nothing with the word is left out.
 std::vector<std::string> nearest(std::string_view word, const std::vector<std::string>& known);
 
 }  // namespace anychip::catalog
