@@ -71,7 +71,8 @@ Result<Catalog> Catalog::load(const std::string& root, const std::string& share)
 Result<const Chip*> Catalog::chip(std::string_view id) const {
   const std::string word = lower(id);
   const auto alias = chip_aliases_.find(word);
-  const std::string_view target = alias == chip_aliases_.end() ? std::string_view(word) : alias->second;
+  const std::string_view target =
+      alias == chip_aliases_.end() ? std::string_view(word) : alias->second;
   for (const Chip& each : chips_) {
     if (each.id == target) return &each;
   }
@@ -122,8 +123,8 @@ Result<const Variant*> Catalog::variant_for(const Image& image, const Chip& chip
   }
   if (!fits->unavailable.empty()) {
     return fail(Code::kFailedPrecondition, "variant_unavailable",
-                fmt::format("variant '{}' of image '{}' cannot be used here: {}", fits->id, image.id,
-                            fits->unavailable));
+                fmt::format("variant '{}' of image '{}' cannot be used here: {}", fits->id,
+                            image.id, fits->unavailable));
   }
   return fits;
 }

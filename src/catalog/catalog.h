@@ -16,35 +16,36 @@
 namespace anychip::catalog {
 
 struct BackEnd {
-  std::string id;             // "tpu": the word after --backend
-  std::string torch_device;   // "tpu"
-  std::string process_group;  // "gloo", "nccl", ... ; "" = none
+  std::string id;                   // "tpu": the word after --backend
+  std::string torch_device;         // "tpu"
+  std::string process_group;        // "gloo", "nccl", ... ; "" = none
   std::string visibility_variable;  // "CUDA_VISIBLE_DEVICES"; "" = none
   std::map<std::string, std::string> environment;
-  std::vector<std::string> device_nodes;     // globs: "/dev/davinci*"
-  std::vector<std::string> pci_ids;          // "19e5:d802", "10de:*"
-  std::string trust;          // "user_namespace" (default) or "host"
+  std::vector<std::string> device_nodes;  // globs: "/dev/davinci*"
+  std::vector<std::string> pci_ids;       // "19e5:d802", "10de:*"
+  std::string trust;                      // "user_namespace" (default) or "host"
 };
 
 struct Chip {
-  std::string id;        // "tpu-sim"
-  std::string name;      // "TPU v5e (simulated)"
+  std::string id;    // "tpu-sim"
+  std::string name;  // "TPU v5e (simulated)"
   std::string vendor;
-  std::string back_end;  // BackEnd::id
+  std::string back_end;      // BackEnd::id
   int64_t memory_bytes = 0;  // 0 = unknown (cpu: the node's memory); catalogue GB count as GiB
   bool is_simulated = false;
-  std::string simulates;       // chip id whose list price this one shows; "" when not simulated
-  RatePerHour price;           // per chip-hour; 0 = no price known, not offered
-  std::string price_note;      // e.g. "list price of the chip simulated (tpu-v5e)"
-  int default_count_per_node = 0;  // simulated and cpu chips: devices an embedded node offers; 0 = number of cores
+  std::string simulates;   // chip id whose list price this one shows; "" when not simulated
+  RatePerHour price;       // per chip-hour; 0 = no price known, not offered
+  std::string price_note;  // e.g. "list price of the chip simulated (tpu-v5e)"
+  int default_count_per_node =
+      0;  // simulated and cpu chips: devices an embedded node offers; 0 = number of cores
   // Facts for comparison, absent when unknown (never 0 as a guess).
   std::optional<double> bf16_tflops, memory_bandwidth_gbs, tdp_w;
 };
 
 // A layer is installed once, content-addressed by `digest`, and stacked by overlayfs.
 struct Layer {
-  std::string id;      // "torch"
-  std::string kind;    // "debian" (debootstrap), "pip" (into /opt/anychip/env), "files"
+  std::string id;    // "torch"
+  std::string kind;  // "debian" (debootstrap), "pip" (into /opt/anychip/env), "files"
   std::vector<std::string> packages;  // debian
   std::string suite;                  // debian: "bookworm"
   std::string requirements;           // pip: whole text of the pinned, hashed file
@@ -52,19 +53,19 @@ struct Layer {
   // output) -> absolute path inside the layer. Folders of the data are expanded here to their
   // files, sorted, without __pycache__ and hidden names. Files are 0644, owned by root.
   std::vector<std::pair<std::string, std::string>> files;
-  std::string digest;  // sha256 over all of the above and the content of the files
+  std::string digest;       // sha256 over all of the above and the content of the files
   std::string unavailable;  // why it cannot be built here ("" = it can), e.g. @lib file not built
 };
 
 struct Variant {
-  std::string id;        // "tpu-sim", "cuda"
+  std::string id;                  // "tpu-sim", "cuda"
   std::vector<std::string> chips;  // chip ids it serves; empty = every real chip of back_end
   std::string back_end;
-  std::string kind;      // "layers" or "oci"
-  std::vector<std::string> layers;        // Layer ids, lowest first
-  std::string oci_reference;              // kind oci: repository@sha256:...
+  std::string kind;                                // "layers" or "oci"
+  std::vector<std::string> layers;                 // Layer ids, lowest first
+  std::string oci_reference;                       // kind oci: repository@sha256:...
   std::map<std::string, std::string> environment;  // carried by the image itself
-  std::string digest;    // over its layers' digests and environment
+  std::string digest;                              // over its layers' digests and environment
   std::string unavailable;  // one sentence why it cannot be used here; "" = it can
 };
 
@@ -75,14 +76,14 @@ struct Image {
 };
 
 struct Template {
-  std::string id;           // "tang-poem-gpt"
-  std::string name;         // "Tang-poem GPT"
+  std::string id;    // "tang-poem-gpt"
+  std::string name;  // "Tang-poem GPT"
   std::string description;
   std::string image;
   std::vector<std::string> command;  // "--backend" is followed by a token the leg replaces
-  std::string chip;         // default
+  std::string chip;                  // default
   int count = 1;
-  std::string workdir;      // folder relative to the installation root
+  std::string workdir;  // folder relative to the installation root
   std::vector<std::pair<std::string, std::string>> data;  // share file -> path in the workdir
   std::map<std::string, std::string> environment;
   int64_t memory_bytes = 0, system_disk_bytes = 0, checkpoint_bytes = 0;
@@ -127,8 +128,8 @@ class Catalog {
   std::vector<Template> templates_;
 };
 
-// Up to three ids closest to `word` by edit distance, nearest first (for "did you mean"); an id that
-// begins with the word counts as close. What shares next to nothing with the word is left out.
+// Up to three ids closest to `word` by edit distance, nearest first (for "did you mean"); an id
+// that begins with the word counts as close. What shares next to nothing with the word is left out.
 std::vector<std::string> nearest(std::string_view word, const std::vector<std::string>& known);
 
 }  // namespace anychip::catalog

@@ -39,11 +39,12 @@ class CatalogTest : public testing::Test {
           "  - {id: v5e-sim, name: Simulated, vendor: us, back_end: tpu, simulates: v5e,"
           " default_count_per_node: 2}\n"
           "aliases:\n  hopper: h100\n");
-    write("catalog/back_ends.yaml",
-          "back_ends:\n"
-          "  - {id: cpu, torch_device: cpu}\n"
-          "  - {id: cuda, torch_device: cuda, pci_ids: [\"10de:*\"], device_nodes: [/dev/nvidia*]}\n"
-          "  - {id: tpu, torch_device: tpu, environment: {A: b}}\n");
+    write(
+        "catalog/back_ends.yaml",
+        "back_ends:\n"
+        "  - {id: cpu, torch_device: cpu}\n"
+        "  - {id: cuda, torch_device: cuda, pci_ids: [\"10de:*\"], device_nodes: [/dev/nvidia*]}\n"
+        "  - {id: tpu, torch_device: tpu, environment: {A: b}}\n");
     write("catalog/prices.yaml",
           "currency: CNY\n"
           "usd: {cny_micros_per_usd: 7100000, note: fixed}\n"
@@ -182,8 +183,7 @@ TEST_F(CatalogTest, VariantIsChosenByChipThenByBackEnd) {
 TEST_F(CatalogTest, ASimulatedChipIsNeverServedByTheRealChipsVariant) {
   replace("catalog/images/torch.yaml", "chips: [v5e-sim]", "chips: [v5e]");
   const Catalog catalog = good();
-  const auto variant =
-      catalog.variant_for(**catalog.image("torch"), **catalog.chip("v5e-sim"));
+  const auto variant = catalog.variant_for(**catalog.image("torch"), **catalog.chip("v5e-sim"));
   ASSERT_FALSE(variant);
   EXPECT_EQ(variant.error().reason, "variant_missing");
   EXPECT_EQ(variant.error().hint, "it serves: cpu, v5e, real chips of cuda");
@@ -261,45 +261,80 @@ TEST_P(CatalogMistakeTest, IsNamed) {
 }
 
 constexpr Mistake kMistakes[] = {
-    {"csv_column", "catalog/chips.csv", "vendor,name", "name,vendor", "chips.csv:1: the columns must be id,vendor"},
-    {"csv_cells", "catalog/chips.csv", "h100,NVIDIA,", "h100,", "chips.csv:2: 21 cells, 22 are expected"},
-    {"csv_number", "catalog/chips.csv", ",3350,", ",fast,", "chips.csv:2: mem_bw_gbs 'fast' is not a number"},
-    {"csv_twice", "catalog/chips.csv", "odd,X", "h100,X", "chips.csv:4: chip 'h100' is already defined at catalog/chips.csv:2"},
-    {"csv_quote", "catalog/chips.csv", "page\"", "page", "line 3: a quote is opened and never closed"},
-    {"chip_orphan", "catalog/chips.yaml", "[h100, odd]", "[h100]", "chips.csv:4: no back end reaches chip 'odd'"},
-    {"chip_two_back_ends", "catalog/chips.yaml", "tpu: [v5e]", "tpu: [v5e, h100]", "chips.yaml:3: chip 'h100' has the back end 'cuda' already"},
-    {"chip_no_back_end", "catalog/chips.yaml", "  tpu:", "  tqu:", "chips.yaml:3: there is no back end 'tqu'; did you mean 'tpu'?"},
-    {"chip_simulates", "catalog/chips.yaml", "simulates: v5e,", "simulates: v5x,", "chips.yaml:6: there is no chip 'v5x'"},
-    {"chip_twice", "catalog/chips.yaml", "id: cpu", "id: v5e", "chips.yaml:5: chip 'v5e' is already defined"},
+    {"csv_column", "catalog/chips.csv", "vendor,name", "name,vendor",
+     "chips.csv:1: the columns must be id,vendor"},
+    {"csv_cells", "catalog/chips.csv", "h100,NVIDIA,", "h100,",
+     "chips.csv:2: 21 cells, 22 are expected"},
+    {"csv_number", "catalog/chips.csv", ",3350,", ",fast,",
+     "chips.csv:2: mem_bw_gbs 'fast' is not a number"},
+    {"csv_twice", "catalog/chips.csv", "odd,X", "h100,X",
+     "chips.csv:4: chip 'h100' is already defined at catalog/chips.csv:2"},
+    {"csv_quote", "catalog/chips.csv", "page\"", "page",
+     "line 3: a quote is opened and never closed"},
+    {"chip_orphan", "catalog/chips.yaml", "[h100, odd]", "[h100]",
+     "chips.csv:4: no back end reaches chip 'odd'"},
+    {"chip_two_back_ends", "catalog/chips.yaml", "tpu: [v5e]", "tpu: [v5e, h100]",
+     "chips.yaml:3: chip 'h100' has the back end 'cuda' already"},
+    {"chip_no_back_end", "catalog/chips.yaml",
+     "  tpu:", "  tqu:", "chips.yaml:3: there is no back end 'tqu'; did you mean 'tpu'?"},
+    {"chip_simulates", "catalog/chips.yaml", "simulates: v5e,", "simulates: v5x,",
+     "chips.yaml:6: there is no chip 'v5x'"},
+    {"chip_twice", "catalog/chips.yaml", "id: cpu", "id: v5e",
+     "chips.yaml:5: chip 'v5e' is already defined"},
     {"chip_id", "catalog/chips.yaml", "id: cpu", "id: C P U", "chip id 'C P U' may hold only a-z"},
-    {"chip_count", "catalog/chips.yaml", "node: 2", "node: two", "'default_count_per_node' must be a whole number >= 0, not 'two'"},
-    {"price_negative", "catalog/prices.yaml", "120000", "-5", "prices.yaml:4: 'micros_per_hour' must be a whole number >= 0, not '-5'"},
-    {"price_fraction", "catalog/prices.yaml", "120000", "0.12", "'micros_per_hour' must be a whole number >= 0, not '0.12'"},
-    {"price_kind", "catalog/prices.yaml", "kind: operator", "kind: guess", "'kind' must be list or operator"},
-    {"price_source", "catalog/prices.yaml", ", source: page", "", "prices.yaml:5: 'source' is required"},
-    {"price_chip", "catalog/prices.yaml", "chip: cpu", "chip: cpx", "there is no chip 'cpx'; did you mean 'cpu'?"},
-    {"price_simulated", "catalog/prices.yaml", "chip: cpu", "chip: v5e-sim", "'v5e-sim' is simulated: it shows the price of 'v5e'"},
-    {"price_twice", "catalog/prices.yaml", "chip: cpu", "chip: v5e", "chip 'v5e' has a price at line 4 already"},
+    {"chip_count", "catalog/chips.yaml", "node: 2", "node: two",
+     "'default_count_per_node' must be a whole number >= 0, not 'two'"},
+    {"price_negative", "catalog/prices.yaml", "120000", "-5",
+     "prices.yaml:4: 'micros_per_hour' must be a whole number >= 0, not '-5'"},
+    {"price_fraction", "catalog/prices.yaml", "120000", "0.12",
+     "'micros_per_hour' must be a whole number >= 0, not '0.12'"},
+    {"price_kind", "catalog/prices.yaml", "kind: operator", "kind: guess",
+     "'kind' must be list or operator"},
+    {"price_source", "catalog/prices.yaml", ", source: page", "",
+     "prices.yaml:5: 'source' is required"},
+    {"price_chip", "catalog/prices.yaml", "chip: cpu", "chip: cpx",
+     "there is no chip 'cpx'; did you mean 'cpu'?"},
+    {"price_simulated", "catalog/prices.yaml", "chip: cpu", "chip: v5e-sim",
+     "'v5e-sim' is simulated: it shows the price of 'v5e'"},
+    {"price_twice", "catalog/prices.yaml", "chip: cpu", "chip: v5e",
+     "chip 'v5e' has a price at line 4 already"},
     {"currency", "catalog/prices.yaml", "CNY", "USD", "prices.yaml:1: 'currency' must be CNY"},
     {"yaml_syntax", "catalog/prices.yaml", "prices:", "prices: [", "catalog/prices.yaml:"},
-    {"yaml_key_twice", "catalog/prices.yaml", "currency: CNY", "currency: CNY\ncurrency: CNY", "prices.yaml:2: 'currency' is given twice"},
-    {"yaml_not_a_map", "catalog/prices.yaml", "{cny_micros_per_usd: 7100000, note: fixed}", "7", "prices.yaml:2: a mapping (key: value) is expected here"},
-    {"back_end_pci", "catalog/back_ends.yaml", "10de:*", "nvidia", "pci id 'nvidia' must look like"},
-    {"back_end_node", "catalog/back_ends.yaml", "/dev/nvidia*", "/etc/*", "device node '/etc/*' must begin with /dev/"},
-    {"layer_kind", "catalog/images/torch.yaml", "kind: debian", "kind: rpm", "torch.yaml:4: layer kind 'rpm' must be debian, pip or files"},
+    {"yaml_key_twice", "catalog/prices.yaml", "currency: CNY", "currency: CNY\ncurrency: CNY",
+     "prices.yaml:2: 'currency' is given twice"},
+    {"yaml_not_a_map", "catalog/prices.yaml", "{cny_micros_per_usd: 7100000, note: fixed}", "7",
+     "prices.yaml:2: a mapping (key: value) is expected here"},
+    {"back_end_pci", "catalog/back_ends.yaml", "10de:*", "nvidia",
+     "pci id 'nvidia' must look like"},
+    {"back_end_node", "catalog/back_ends.yaml", "/dev/nvidia*", "/etc/*",
+     "device node '/etc/*' must begin with /dev/"},
+    {"layer_kind", "catalog/images/torch.yaml", "kind: debian", "kind: rpm",
+     "torch.yaml:4: layer kind 'rpm' must be debian, pip or files"},
     {"layer_requirements", "catalog/images/torch.yaml", "a.txt", "b.txt", "torch.yaml:5: open "},
-    {"layer_folder", "catalog/images/torch.yaml", "python/anychip/,", "python/nothing/,", "torch.yaml:6: folder 'python/nothing/' holds no file"},
-    {"layer_escape", "catalog/images/torch.yaml", "python/anychip/,", "../secrets/,", "'../secrets/' must be a path inside the installation"},
-    {"layer_target", "catalog/images/torch.yaml", "to: /opt/x/", "to: opt/x/", "'opt/x/' must be an absolute path"},
-    {"variant_layer", "catalog/images/torch.yaml", "[base, pip, ours]", "[base, pop]", "torch.yaml:9: there is no layer 'pop'; did you mean 'pip'?"},
-    {"variant_chip", "catalog/images/torch.yaml", "chips: [cpu]", "chips: [h100]", "chip 'h100' has the back end 'cuda', the variant 'cpu'"},
-    {"variant_digest", "catalog/images/torch.yaml", "@sha256:a", "@sha256:z", "must be repository@sha256:<64 hex digits>"},
-    {"variant_twice", "catalog/images/torch.yaml", "id: sim", "id: cpu", "variant 'cpu' is already defined at catalog/images/torch.yaml:9"},
-    {"template_image", "catalog/templates/poem.yaml", "image: torch", "image: torsh", "there is no image 'torsh'; did you mean 'torch'?"},
-    {"template_chip", "catalog/templates/poem.yaml", "chip: cpu", "chip: cpuu", "poem.yaml:6: there is no chip 'cpuu'"},
-    {"template_workdir", "catalog/templates/poem.yaml", "templates/poem\n", "templates/poim\n", "there is no folder 'catalog/templates/poim'"},
-    {"template_size", "catalog/templates/poem.yaml", "2GiB", "2 apples", "'memory' must be a size such as 512MiB or 4GiB, not '2 apples'"},
-    {"template_command", "catalog/templates/poem.yaml", "[python3, a.py]", "[]", "'command' must name a program"},
+    {"layer_folder", "catalog/images/torch.yaml", "python/anychip/,", "python/nothing/,",
+     "torch.yaml:6: folder 'python/nothing/' holds no file"},
+    {"layer_escape", "catalog/images/torch.yaml", "python/anychip/,", "../secrets/,",
+     "'../secrets/' must be a path inside the installation"},
+    {"layer_target", "catalog/images/torch.yaml", "to: /opt/x/", "to: opt/x/",
+     "'opt/x/' must be an absolute path"},
+    {"variant_layer", "catalog/images/torch.yaml", "[base, pip, ours]", "[base, pop]",
+     "torch.yaml:9: there is no layer 'pop'; did you mean 'pip'?"},
+    {"variant_chip", "catalog/images/torch.yaml", "chips: [cpu]", "chips: [h100]",
+     "chip 'h100' has the back end 'cuda', the variant 'cpu'"},
+    {"variant_digest", "catalog/images/torch.yaml", "@sha256:a", "@sha256:z",
+     "must be repository@sha256:<64 hex digits>"},
+    {"variant_twice", "catalog/images/torch.yaml", "id: sim", "id: cpu",
+     "variant 'cpu' is already defined at catalog/images/torch.yaml:9"},
+    {"template_image", "catalog/templates/poem.yaml", "image: torch", "image: torsh",
+     "there is no image 'torsh'; did you mean 'torch'?"},
+    {"template_chip", "catalog/templates/poem.yaml", "chip: cpu", "chip: cpuu",
+     "poem.yaml:6: there is no chip 'cpuu'"},
+    {"template_workdir", "catalog/templates/poem.yaml", "templates/poem\n", "templates/poim\n",
+     "there is no folder 'catalog/templates/poim'"},
+    {"template_size", "catalog/templates/poem.yaml", "2GiB", "2 apples",
+     "'memory' must be a size such as 512MiB or 4GiB, not '2 apples'"},
+    {"template_command", "catalog/templates/poem.yaml", "[python3, a.py]", "[]",
+     "'command' must name a program"},
 };
 INSTANTIATE_TEST_SUITE_P(All, CatalogMistakeTest, testing::ValuesIn(kMistakes),
                          [](const auto& each) { return std::string(each.param.name); });

@@ -15,16 +15,27 @@ constexpr char kFactsFile[] = "catalog/chips.csv";
 constexpr char kDataFile[] = "catalog/chips.yaml";
 constexpr char kPricesFile[] = "catalog/prices.yaml";
 constexpr std::array<std::string_view, 22> kColumns = {
-    "id",          "vendor",      "name",        "year",      "kind",     "mem_gb",
-    "mem_bw_gbs",  "fp32_tflops", "tf32_tflops", "bf16_tflops", "fp16_tflops", "fp8_tflops",
-    "int8_tops",   "tdp_w",       "link_bw_gbs", "scale_up_domain", "host_link", "pjrt_platform",
-    "torch_device", "source",     "confidence",  "notes"};
-enum Column : size_t { kId = 0, kVendor = 1, kName = 2, kMemory = 5, kBandwidth = 6, kBf16 = 9, kTdp = 13 };
+    "id",          "vendor",        "name",         "year",
+    "kind",        "mem_gb",        "mem_bw_gbs",   "fp32_tflops",
+    "tf32_tflops", "bf16_tflops",   "fp16_tflops",  "fp8_tflops",
+    "int8_tops",   "tdp_w",         "link_bw_gbs",  "scale_up_domain",
+    "host_link",   "pjrt_platform", "torch_device", "source",
+    "confidence",  "notes"};
+enum Column : size_t {
+  kId = 0,
+  kVendor = 1,
+  kName = 2,
+  kMemory = 5,
+  kBandwidth = 6,
+  kBf16 = 9,
+  kTdp = 13
+};
 
 std::optional<double> parse_number(std::string_view text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value) || value < 0) {
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value) ||
+      value < 0) {
     return std::nullopt;
   }
   return value;
@@ -48,14 +59,16 @@ void Loader::load_chip_facts() {
   const std::vector<std::string>& header = rows->front().cells;
   if (!std::equal(header.begin(), header.end(), kColumns.begin(), kColumns.end())) {
     std::string wanted;
-    for (std::string_view column : kColumns) wanted += fmt::format("{}{}", wanted.empty() ? "" : ",", column);
+    for (std::string_view column : kColumns)
+      wanted += fmt::format("{}{}", wanted.empty() ? "" : ",", column);
     return problems_.add({kFactsFile, 1}, "the columns must be " + wanted);
   }
   for (size_t i = 1; i < rows->size(); ++i) {
     const CsvRow& row = (*rows)[i];
     const Place place{kFactsFile, row.line};
     if (row.cells.size() != kColumns.size()) {
-      problems_.add(place, fmt::format("{} cells, {} are expected", row.cells.size(), kColumns.size()));
+      problems_.add(place,
+                    fmt::format("{} cells, {} are expected", row.cells.size(), kColumns.size()));
       continue;
     }
     load_chip_row(row.cells, place);
@@ -133,8 +146,8 @@ void Loader::load_own_chip(Fields fields) {
   chip.simulates = fields.text_or("simulates", "");
   chip.is_simulated = !chip.simulates.empty();
   chip.memory_bytes = fields.size_or("memory", 0);
-  chip.default_count_per_node = static_cast<int>(
-      std::min<int64_t>(fields.integer_or("default_count_per_node", 0), 1 << 20));
+  chip.default_count_per_node =
+      static_cast<int>(std::min<int64_t>(fields.integer_or("default_count_per_node", 0), 1 << 20));
   if (!chip.back_end.empty() && find_back_end(chip.back_end) == nullptr) {
     fields.problem("back_end", fmt::format("there is no back end '{}'{}", chip.back_end,
                                            suggest(chip.back_end, back_end_ids())));
@@ -175,7 +188,8 @@ void Loader::load_prices() {
     usd->text("note");
     usd->finish();
   }
-  for (Fields& fields : data->maps_or_none("prices")) load_price(std::move(fields), cny_micros_per_usd);
+  for (Fields& fields : data->maps_or_none("prices"))
+    load_price(std::move(fields), cny_micros_per_usd);
   data->finish();
 }
 
@@ -203,12 +217,14 @@ void Loader::load_price(Fields fields, int64_t cny_micros_per_usd) {
   fields.finish();
   Chip* chip = find_chip(chip_id);
   if (chip == nullptr) {
-    fields.problem("chip", fmt::format("there is no chip '{}'{}", chip_id, suggest(chip_id, chip_ids())));
+    fields.problem("chip",
+                   fmt::format("there is no chip '{}'{}", chip_id, suggest(chip_id, chip_ids())));
     return;
   }
   if (chip->is_simulated) {
-    fields.problem("chip", fmt::format("'{}' is simulated: it shows the price of '{}', remove this row",
-                                       chip_id, chip->simulates));
+    fields.problem("chip",
+                   fmt::format("'{}' is simulated: it shows the price of '{}', remove this row",
+                               chip_id, chip->simulates));
     return;
   }
   std::string shown = is_list ? fmt::format("list price: {}, {}", note, date)
@@ -229,8 +245,9 @@ void Loader::settle_simulated() {
     const Chip* real = find_chip(chip.simulates);
     if (real == nullptr) continue;  // noted already
     if (real->is_simulated) {
-      problems_.add(chip_places_[chip.id],
-                    fmt::format("'{}' simulates '{}', which is simulated itself", chip.id, real->id));
+      problems_.add(
+          chip_places_[chip.id],
+          fmt::format("'{}' simulates '{}', which is simulated itself", chip.id, real->id));
       continue;
     }
     if (chip.memory_bytes == 0) chip.memory_bytes = real->memory_bytes;

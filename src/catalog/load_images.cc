@@ -150,8 +150,8 @@ void Loader::load_layer_files(Fields& fields, Layer& layer, std::string& content
 void Loader::add_layer_file(const Place& place, const std::string& from, const std::string& to,
                             Layer& layer, std::string& content) {
   const bool is_output = from.starts_with(kBuildOutput);
-  const std::string path = is_output ? share_ + "/lib/" + from.substr(kBuildOutput.size())
-                                     : root_ + "/" + from;
+  const std::string path =
+      is_output ? share_ + "/lib/" + from.substr(kBuildOutput.size()) : root_ + "/" + from;
   const Result<std::string> bytes = read_file(path);
   if (!bytes && is_output) {
     layer.unavailable = fmt::format("'{}' is not built yet: run make build", path);
@@ -175,10 +175,11 @@ Variant Loader::load_variant(Fields fields) {
   for (Located& id : fields.texts_or_none("chips")) {
     const Chip* chip = find_chip(id.text);
     if (chip == nullptr) {
-      problems_.add(id.place, fmt::format("there is no chip '{}'{}", id.text, suggest(id.text, chip_ids())));
+      problems_.add(id.place,
+                    fmt::format("there is no chip '{}'{}", id.text, suggest(id.text, chip_ids())));
     } else if (chip->back_end != variant.back_end) {
-      problems_.add(id.place, fmt::format("chip '{}' has the back end '{}', the variant '{}'", id.text,
-                                          chip->back_end, variant.back_end));
+      problems_.add(id.place, fmt::format("chip '{}' has the back end '{}', the variant '{}'",
+                                          id.text, chip->back_end, variant.back_end));
     }
     variant.chips.push_back(std::move(id.text));
   }
@@ -201,7 +202,8 @@ Variant Loader::load_variant(Fields fields) {
           variant.back_end);
     } else if (!is_pinned_reference(variant.oci_reference)) {
       fields.problem("reference", fmt::format("'{}' must be repository@sha256:<64 hex digits>, or "
-                                              "be marked pending: true", variant.oci_reference));
+                                              "be marked pending: true",
+                                              variant.oci_reference));
     }
   } else if (!variant.kind.empty()) {
     fields.problem("kind", fmt::format("variant kind '{}' must be layers or oci", variant.kind));

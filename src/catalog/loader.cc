@@ -89,7 +89,8 @@ void Loader::load_template(const std::string& file) {
   task.memory_bytes = fields.size_or("memory", 0);
   task.system_disk_bytes = fields.size_or("system_disk", 0);
   task.checkpoint_bytes = fields.size_or("checkpoints", 0);
-  task.restarts_max = static_cast<int>(std::min<int64_t>(fields.integer_or("restarts_max", 3), 1000));
+  task.restarts_max =
+      static_cast<int>(std::min<int64_t>(fields.integer_or("restarts_max", 3), 1000));
   task.expected_cost = fields.text_or("expected_cost", "");
   check_template(fields, task);
   fields.finish();
@@ -107,8 +108,8 @@ void Loader::check_template(Fields& fields, const Template& task) {
                    fmt::format("there is no image '{}'{}", task.image, suggest(task.image, known)));
   }
   if (!task.chip.empty() && find_chip(task.chip) == nullptr) {
-    fields.problem("chip", fmt::format("there is no chip '{}'{}", task.chip,
-                                       suggest(task.chip, chip_ids())));
+    fields.problem(
+        "chip", fmt::format("there is no chip '{}'{}", task.chip, suggest(task.chip, chip_ids())));
   }
   std::error_code ignored;
   if (!task.workdir.empty() && !fs::is_directory(root_ + "/" + task.workdir, ignored)) {

@@ -51,8 +51,8 @@ void Problems::add(const Place& place, std::string message) {
 
 Error Problems::to_error() const {
   constexpr size_t kShown = 5;  // the rest is in `fields`; a log line stays readable
-  std::string message = fmt::format("the catalogue has {} problem{}: ", found_.size(),
-                                    found_.size() == 1 ? "" : "s");
+  std::string message =
+      fmt::format("the catalogue has {} problem{}: ", found_.size(), found_.size() == 1 ? "" : "s");
   for (size_t i = 0; i < found_.size() && i < kShown; ++i) {
     message += fmt::format("{}{}: {}", i == 0 ? "" : "; ", found_[i].pointer, found_[i].message);
   }
@@ -157,8 +157,7 @@ int64_t Fields::size_or(std::string_view key, int64_t fallback) {
   return bytes.value_or(fallback);
 }
 
-std::vector<Located> texts_of(const YAML::Node& node, const std::string& file,
-                              Problems& problems) {
+std::vector<Located> texts_of(const YAML::Node& node, const std::string& file, Problems& problems) {
   std::vector<Located> found;
   if (!node.IsSequence()) {
     problems.add({file, line_of(node)}, "a list is expected here");

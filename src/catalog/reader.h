@@ -44,12 +44,12 @@ class Fields {
  public:
   Fields(YAML::Node node, std::string file, Problems& problems);
 
-  std::string text(std::string_view key);                                 // required, not empty
+  std::string text(std::string_view key);  // required, not empty
   std::string text_or(std::string_view key, std::string_view fallback);
-  int64_t integer(std::string_view key);                                  // required, >= 0
+  int64_t integer(std::string_view key);  // required, >= 0
   int64_t integer_or(std::string_view key, int64_t fallback);
   bool boolean_or(std::string_view key, bool fallback);
-  int64_t size_or(std::string_view key, int64_t fallback);                // bytes: 512MiB, 4GiB, 65536
+  int64_t size_or(std::string_view key, int64_t fallback);  // bytes: 512MiB, 4GiB, 65536
   std::vector<Located> texts_or_none(std::string_view key);
   std::vector<std::pair<std::string, std::string>> text_map_or_none(std::string_view key);
   std::vector<Fields> maps_or_none(std::string_view key);
@@ -65,7 +65,8 @@ class Fields {
 
  private:
   const YAML::Node* take(std::string_view key, bool is_required);
-  std::optional<std::string> scalar(std::string_view key, bool is_required, std::string_view wanted);
+  std::optional<std::string> scalar(std::string_view key, bool is_required,
+                                    std::string_view wanted);
   std::optional<int64_t> take_integer(std::string_view key, bool is_required);
 
   YAML::Node node_;

@@ -51,7 +51,8 @@ TEST_F(ShippedTest, EveryChipHasABackEndThatIsThere) {
       EXPECT_FALSE(chip.price_note.empty()) << chip.id;
     }
   }
-  for (const char* id : {"cpu", "cuda", "rocm", "tpu", "ascend", "mlu", "gcu", "mtia", "musa", "xpu", "hpu"}) {
+  for (const char* id :
+       {"cpu", "cuda", "rocm", "tpu", "ascend", "mlu", "gcu", "mtia", "musa", "xpu", "hpu"}) {
     EXPECT_TRUE(catalog_.back_end(id)) << id;
   }
 }
@@ -94,7 +95,8 @@ TEST_F(ShippedTest, AllVariantsOfABaseShareTheLowestLayer) {
     ASSERT_TRUE(variant) << variant.error().message;
     EXPECT_THAT((*variant)->oci_reference, HasSubstr("@sha256:"));
   }
-  EXPECT_EQ(catalog_.variant_for(image, **catalog_.chip("tpu-v5e")).error().reason, "variant_unavailable");
+  EXPECT_EQ(catalog_.variant_for(image, **catalog_.chip("tpu-v5e")).error().reason,
+            "variant_unavailable");
 }
 
 TEST_F(ShippedTest, TemplateNamesItsScript) {
