@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/civil.h"
 
 namespace anychip {
 namespace {
@@ -13,17 +14,6 @@ int64_t read_clock_us(clockid_t id) {
   timespec now{};
   CHECK(clock_gettime(id, &now) == 0);
   return static_cast<int64_t>(now.tv_sec) * 1'000'000 + now.tv_nsec / 1000;
-}
-
-// Days since 1970-01-01 of a proleptic Gregorian date (H. Hinnant, "chrono-Compatible Low-Level
-// Date Algorithms", days_from_civil).
-int64_t days_of(int64_t year, int64_t month, int64_t day) {
-  year -= month <= 2 ? 1 : 0;
-  const int64_t era = (year >= 0 ? year : year - 399) / 400;
-  const int64_t year_of_era = year - era * 400;
-  const int64_t day_of_year = (153 * (month + (month > 2 ? -3 : 9)) + 2) / 5 + day - 1;
-  const int64_t day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-  return era * 146097 + day_of_era - 719468;
 }
 
 struct Reader {
@@ -91,7 +81,7 @@ Result<WallTime> parse_rfc3339(std::string_view text) {
     return fail(Code::kInvalidArgument, "time_malformed",
                 fmt::format("'{}' is not a UTC time like 2026-11-30T20:06:43Z", text));
   }
-  const int64_t total = ((days_of(year, month, day) * 24 + hour) * 60 + minute) * 60 + second;
+  const int64_t total = ((days_of({year, month, day}) * 24 + hour) * 60 + minute) * 60 + second;
   return WallTime{total * 1'000'000 + part};
 }
 
