@@ -28,12 +28,16 @@ class ServerLink {
   virtual std::vector<Reply> take_replies() = 0;
 };
 
-// Where the agent keeps its node id and key (agent/node.json, 0600) and fetched workdirs.
+// Where the agent keeps its node id and key (agent/node.json, 0600), a few words about each instance
+// (agent/state.json) and fetched workdirs.
 class AgentFiles {
  public:
   virtual ~AgentFiles() = default;
   virtual Result<std::string> load_identity() = 0;  // JSON; kNotFound before the first enrolment
   virtual Status save_identity(std::string_view json_text) = 0;  // durable, atomic
+  // What the inventory cannot tell after a restart: leg, when `stop` was first seen, last numbers.
+  virtual Result<std::string> load_state() = 0;  // JSON; kNotFound before the first save
+  virtual Status save_state(std::string_view json_text) = 0;  // durable, atomic
   virtual bool has_workdir(const std::string& digest) = 0;
   virtual Status save_workdir(const std::string& digest, std::string_view bytes) = 0;
   virtual std::string workdir_path(const std::string& digest) = 0;
@@ -52,6 +56,7 @@ struct AgentParts {  // all outlive the Agent
   ServerLink& link;
   AgentFiles& files;
   const Clock& clock;
+  Random& random;  // jitter of retries
 };
 
 class Agent {
