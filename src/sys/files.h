@@ -47,7 +47,9 @@ Result<Fd> open_beneath(int folder_fd, const std::string& path, int flags, mode_
 Result<std::string> read_beneath(int folder_fd, const std::string& path,
                                  int64_t bytes_max = kReadMaxBytes);
 
-Status clone_file(const std::string& from, const std::string& to);  // FICLONE; `to` is replaced
+// FICLONE: shares the blocks; `to` is replaced; not yet durable (sync_file).
+Status clone_file(const std::string& from, const std::string& to);
+Status sync_file(const std::string& path);
 Status sync_folder(const std::string& path);                        // fsync of the folder itself
 Status sync_file_system(const std::string& path);                   // syncfs
 

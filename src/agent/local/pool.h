@@ -8,17 +8,13 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "agent/runtime.h"
 #include "base/error.h"
 #include "base/ids.h"
-#include "base/time.h"
-#include "sys/files.h"
 
 namespace anychip::agent {
 
@@ -34,7 +30,7 @@ struct PoolSpace {
   int64_t total_bytes = 0, free_bytes = 0;
 };
 
-class VolumeSlot;  // one volume's lock (volume.cc)
+constexpr int64_t kVolumeBytesMin = 320ll << 20;  // mkfs.xfs refuses less than 300 MB
 
 class Pool {
  public:
@@ -49,8 +45,8 @@ class Pool {
   // use: "volume_busy", and what could be closed is closed.
   Status close();
 
-  // Present already with the same size: done. Empty `from` = new and empty. size_bytes is a hard
-  // limit (writes beyond get ENOSPC); a volume from a snapshot is never smaller than it.
+  // Present already: done. Empty `from` = new and empty. size_bytes is a hard limit (writes beyond
+  // get ENOSPC), at least kVolumeBytesMin; a volume from a snapshot is never smaller than it.
   Status ensure_volume(const VolumeId& volume, int64_t size_bytes, const SnapshotId& from = {});
   Status remove_volume(const VolumeId& volume);  // attached: "volume_in_use"; absent: done
 
@@ -74,9 +70,7 @@ class Pool {
   PoolSpace space();
 
  private:
-  struct Record;          // a volume's sidecar (pool_record.h)
-  struct SnapshotRecord;  // a snapshot's sidecar
-  class Impl;
+  class Impl;  // pool_impl.h
   explicit Pool(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
