@@ -45,6 +45,7 @@ class Row {
   int64_t integer(size_t column) const;   // NULL -> 0
   double real(size_t column) const;       // NULL -> 0; integers convert
   std::string text(size_t column) const;  // NULL -> ""
+  Blob blob(size_t column) const;         // NULL -> empty
   bool is_null(size_t column) const;
   size_t size() const { return values_.size(); }
 
@@ -54,7 +55,8 @@ class Row {
 
 // A connection. Statements are prepared once and cached by their text. Not thread-safe. SQL errors
 // are kInternal "sql_error" with the statement; constraint violations kAlreadyExists
-// "constraint_violated"; SQLITE_FULL kResourceExhausted "disk_full".
+// "constraint_violated"; SQLITE_FULL kResourceExhausted "disk_full"; a damaged file kDataLoss
+// "database_corrupt". One statement per call.
 class Db {
  public:
   virtual ~Db() = default;
@@ -78,12 +80,16 @@ class Db {
   virtual int64_t changes() const = 0;  // rows changed by the last statement
 };
 
-// SQL run once each, in order, each inside its own transaction; the count is PRAGMA user_version.
-// A database newer than the list is refused ("schema_newer"). A copy is made before migrating data.
+// SQL run once each, in order, each inside its own transaction (any number of statements); the count
+// is PRAGMA user_version. A database newer than the list is refused ("schema_newer"). Before a database
+// with data is migrated it is copied to PATH.before-vN (N = the new version; PATH.before-vN.2 ... when
+// that is taken).
 using Migrations = std::vector<std::string>;
 
 struct StoreOptions {
-  std::string path;  // file, or ":memory:" (then reads share the write connection)
+  // File, or ":memory:" (then reads share the write connection). A file has PATH.lock beside it: a
+  // second open, by any process, is refused with "database_in_use".
+  std::string path;
   bool is_durable = true;  // false: synchronous=OFF, for tests where fsync is not the point
   int readers = 2;
 };
@@ -92,20 +98,39 @@ struct StoreOptions {
 // Returning an Error rolls back this write alone (savepoint), not the group.
 using Write = std::function<Result<std::function<void()>>(Db&)>;
 
+// What happened since open().
+struct StoreCounts {
+  int64_t commits = 0;        // groups made durable, each with one fsync
+  int64_t writes = 0;         // writes acknowledged
+  int64_t writes_failed = 0;  // rolled back alone, or with their group
+  int64_t reads = 0;
+  int64_t checkpoints = 0;
+  int64_t wal_frames = 0;     // in the write-ahead log after the last commit
+};
+
 // The one writer. submit() may be called from any thread; writes run in order on the writer's
 // thread, many per transaction (group commit, one fsync for all); `failed` is called instead of the
 // returned function when the write or its commit failed. `committed` (if set) is called once after
-// each group with at least one success, after the returned functions.
+// each group with at least one success, after the returned functions. All of these run on the writer's
+// thread and hold it up: they may submit and read, but not wait. A write that fails because the disk
+// is full or broken takes its group with it. With kWritesMax waiting, more are refused: `failed` is
+// called at once with "store_busy".
+constexpr size_t kWritesMax = 65536;
+constexpr size_t kGroupWritesMax = 256;
 class Store {
  public:
   static Result<std::unique_ptr<Store>> open(StoreOptions options, const Migrations& migrations);
   virtual ~Store() = default;  // drains the queue
   virtual void submit(Write write, std::function<void(Error)> failed) = 0;
-  virtual void read(std::function<void(Db&)> reader) = 0;  // runs on a reader thread, soon
+  // Runs on a reader thread, soon, in one read transaction: all its queries see the same commit, and
+  // at least every write acknowledged before. It cannot write.
+  virtual void read(std::function<void(Db&)> reader) = 0;
   virtual void on_commit(std::function<void()> committed) = 0;
   virtual void drain() = 0;  // returns when all that was submitted before is answered
-  // Online copy, complete and consistent, to `path` (must not exist).
+  // Online copy, complete and consistent, to `path` (must not exist: "backup_exists"); durable on
+  // return. Writes go on meanwhile. Not from the writer's thread.
   virtual Status backup(const std::string& path) = 0;
+  virtual StoreCounts counts() const { return {}; }
 };
 
 // The same interface without threads, for the simulator and unit tests: submit() and read() run at
