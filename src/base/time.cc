@@ -67,6 +67,7 @@ Result<WallTime> parse_rfc3339(std::string_view text) {
   int64_t part = 0;
   if (in.ok && !in.rest.empty() && in.rest.front() == '.') {
     in.literal('.');
+    if (in.rest.empty() || in.rest.front() == 'Z') in.ok = false;  // "43.Z"
     int64_t scale = 100'000;
     while (!in.rest.empty() && in.rest.front() >= '0' && in.rest.front() <= '9') {
       part += (in.rest.front() - '0') * scale;
@@ -75,8 +76,9 @@ Result<WallTime> parse_rfc3339(std::string_view text) {
     }
   }
   in.literal('Z');
-  const bool in_range =
-      month >= 1 && month <= 12 && day >= 1 && day <= 31 && hour < 24 && minute < 60 && second < 61;
+  const bool in_range = month >= 1 && month <= 12 && day >= 1 &&
+                        day <= days_in_month(year, month) && hour < 24 && minute < 60 &&
+                        second < 61;
   if (!in.ok || !in.rest.empty() || !in_range) {
     return fail(Code::kInvalidArgument, "time_malformed",
                 fmt::format("'{}' is not a UTC time like 2026-11-30T20:06:43Z", text));

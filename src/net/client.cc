@@ -1,9 +1,12 @@
 #include <sys/socket.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
 
+#include <fmt/format.h>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
@@ -11,7 +14,6 @@
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
-#include <fmt/format.h>
 
 #include "base/time.h"
 #include "net/http.h"
@@ -71,7 +73,7 @@ class ClientImpl final : public Client {
                             bool is_timeout_idle) {
     timeout_ = timeout;
     is_timeout_idle_ = is_timeout_idle;
-    deadline_ = std::chrono::steady_clock::now() + std::chrono::microseconds(timeout.us);
+    deadline_ = clock_.mono_now() + timeout;
     const std::string head = head_text(request);
     // A kept connection may have been closed by the server meanwhile; that is found out only now.
     for (bool was_kept = is_kept_usable();; was_kept = false) {
@@ -121,11 +123,8 @@ class ClientImpl final : public Client {
   // --- one asynchronous operation, waited for --------------------------------------------------
   template <class Start>
   ErrorCode wait_for(Start start) {
-    if (is_timeout_idle_) {
-      stream_->expires_after(std::chrono::microseconds(timeout_.us));
-    } else {
-      stream_->expires_at(deadline_);
-    }
+    const Duration left = is_timeout_idle_ ? timeout_ : deadline_ - clock_.mono_now();
+    stream_->expires_after(std::chrono::microseconds(std::max<int64_t>(left.us, 0)));
     bool is_done = false;
     ErrorCode result;
     start([&](ErrorCode problem, auto&&...) {
@@ -165,8 +164,8 @@ class ClientImpl final : public Client {
     size_t sent = 0;
     while (sent < head.size() + body.size()) {
       const size_t head_sent = std::min(sent, head.size());
-      const std::array<asio::const_buffer, 2> rest{
-          asio::buffer(head) + head_sent, asio::buffer(body) + (sent - head_sent)};
+      const std::array<asio::const_buffer, 2> rest{asio::buffer(head) + head_sent,
+                                                   asio::buffer(body) + (sent - head_sent)};
       size_t count = 0;
       const ErrorCode problem = wait_for([&](auto done) {
         stream_->async_write_some(rest, [&count, done](ErrorCode result, size_t bytes) {
@@ -184,10 +183,11 @@ class ClientImpl final : public Client {
     if (buffer_.size() + kReadBytes > kBufferBytesMax) return http::error::buffer_overflow;
     size_t count = 0;
     const ErrorCode problem = wait_for([&](auto done) {
-      stream_->async_read_some(buffer_.prepare(kReadBytes), [&, done](ErrorCode result, size_t bytes) {
-        count = bytes;
-        done(result);
-      });
+      stream_->async_read_some(buffer_.prepare(kReadBytes),
+                               [&, done](ErrorCode result, size_t bytes) {
+                                 count = bytes;
+                                 done(result);
+                               });
     });
     buffer_.commit(count);
     return problem;
@@ -276,10 +276,9 @@ class ClientImpl final : public Client {
                   fmt::format("cannot reach {}: {}", options_.url, lost.problem.message()),
                   "is the server running? `anychip up` starts one");
     }
-    return fail(may_repeat(request) ? Code::kUnavailable : Code::kDeadlineExceeded,
-                "connection_lost",
-                fmt::format("the connection to {} was lost: {}", options_.url,
-                            lost.problem.message()));
+    return fail(
+        may_repeat(request) ? Code::kUnavailable : Code::kDeadlineExceeded, "connection_lost",
+        fmt::format("the connection to {} was lost: {}", options_.url, lost.problem.message()));
   }
 
   const ClientOptions options_;
@@ -290,7 +289,8 @@ class ClientImpl final : public Client {
   std::atomic<bool> is_cancelled_{false};
   Duration timeout_;
   bool is_timeout_idle_ = false;
-  std::chrono::steady_clock::time_point deadline_;
+  const RealClock clock_;
+  MonoTime deadline_;
 };
 
 }  // namespace

@@ -5,13 +5,13 @@
 #include <cerrno>
 #include <chrono>
 
+#include <fmt/format.h>
 #include <boost/asio/write.hpp>
 #include <boost/beast/core/error.hpp>
 #include <boost/beast/http/read.hpp>
-#include <fmt/format.h>
 
-#include "base/check.h"
 #include "base/log.h"
+#include "net/answer.h"
 #include "net/problem.h"
 
 namespace anychip::net {
@@ -31,56 +31,7 @@ std::chrono::microseconds chrono_of(Duration duration) {
   return std::chrono::microseconds(duration.us);
 }
 
-Error error_for(Code code, std::string reason, std::string message, std::string hint = {}) {
-  return Error{code, std::move(reason), std::move(message), std::move(hint), {}};
-}
-
 bool has_body(int status) { return status >= 200 && status != 204 && status != 304; }
-
-// What Done holds. Exactly one answer: a second one is our own bug; none at all becomes a 500.
-class Answer {
- public:
-  explicit Answer(std::shared_ptr<Connection> connection) : connection_(std::move(connection)) {}
-  ~Answer() {
-    if (state_.exchange(kFailed) == kOpen) {
-      give_problem("handler_gave_no_answer", "the request was dropped by its handler");
-    }
-  }
-  void give(Outcome outcome) {
-    const int before = state_.exchange(kGiven);
-    CHECK_MSG(before != kGiven, "a request was answered twice");
-    if (before == kFailed) return;  // the handler threw and its 500 is on the way
-    pass(std::move(outcome));
-  }
-  void fail(std::string_view what) {
-    log::error("net.handler_threw", {{"what", what}});
-    int open = kOpen;
-    if (state_.compare_exchange_strong(open, kFailed)) {
-      give_problem("internal", "the handler of this request failed");
-    }
-  }
-
- private:
-  enum { kOpen, kGiven, kFailed };
-  void give_problem(std::string reason, std::string message) {
-    pass(problem_response(error_for(Code::kInternal, std::move(reason), std::move(message))));
-  }
-  void pass(Outcome outcome) {
-    // On the connection's own strand there is no need to queue; elsewhere the gate keeps a late
-    // answer out of an io_context that nobody runs any more.
-    if (connection_->strand().running_in_this_thread()) {
-      connection_->on_outcome(std::move(outcome));
-      return;
-    }
-    auto shared = std::make_shared<Outcome>(std::move(outcome));
-    connection_->hub()->post(connection_->strand(), [connection = connection_, shared] {
-      connection->on_outcome(std::move(*shared));
-    });
-  }
-
-  std::atomic<int> state_{kOpen};
-  const std::shared_ptr<Connection> connection_;
-};
 
 }  // namespace
 
@@ -157,13 +108,13 @@ void Connection::read_request() {
 void Connection::read_more() {
   const size_t count = is_head_done_ ? kBodyReadBytes : kHeadReadBytes;
   if (buffer_.size() + count > kBufferBytesMax) {
-    return reject(400, error_for(Code::kInvalidArgument, "http_malformed", "a chunk head is too long"));
+    return reject(400,
+                  error_for(Code::kInvalidArgument, "http_malformed", "a chunk head is too long"));
   }
   stream_.expires_after(chrono_of(hub_->options.idle_timeout));
-  stream_.async_read_some(buffer_.prepare(count),
-                          [self = shared_from_this()](ErrorCode problem, size_t got) {
-                            self->on_read(problem, got);
-                          });
+  stream_.async_read_some(
+      buffer_.prepare(count),
+      [self = shared_from_this()](ErrorCode problem, size_t got) { self->on_read(problem, got); });
 }
 
 void Connection::on_read(ErrorCode problem, size_t count) {
@@ -262,7 +213,8 @@ void Connection::reject(int status, Error error) {
   send(problem_response(error, status));
 }
 
-// --- handling and waiting --------------------------------------------------------------------------
+// --- handling and waiting
+// --------------------------------------------------------------------------
 
 void Connection::invoke(bool is_last_try) {
   state_ = State::kHandling;
@@ -294,8 +246,8 @@ void Connection::on_outcome(Outcome outcome) {
 void Connection::begin_wait(Waiting waiting) {
   if (is_last_try_ || is_draining_) return send(std::move(waiting.otherwise));
   if (!can_retry_) {
-    return send(problem_response(error_for(Code::kInternal, "wait_refused",
-                                           "a request with a large body cannot wait")));
+    return send(problem_response(
+        error_for(Code::kInternal, "wait_refused", "a request with a large body cannot wait")));
   }
   otherwise_ = std::move(waiting.otherwise);
   if (!is_deadline_armed_) {  // the first `wait` counts, however often the request is looked at
@@ -335,8 +287,8 @@ void Connection::watch_peer() {
         if (problem || id != self->timer_id_ || self->state_ == State::kClosed) return;
         self->is_watching_ = false;
         char byte = 0;
-        const ssize_t got = ::recv(self->stream_.socket().native_handle(), &byte, 1,
-                                   MSG_PEEK | MSG_DONTWAIT);
+        const ssize_t got =
+            ::recv(self->stream_.socket().native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
         if (got > 0) return;
         if (got < 0 && (errno == EAGAIN || errno == EINTR)) return self->watch_peer();
         self->shut();
@@ -353,15 +305,17 @@ void Connection::stop_watching() {
   stream_.socket().cancel(ignored);  // nothing else is outstanding when this is called
 }
 
-// --- streaming -------------------------------------------------------------------------------------
+// --- streaming
+// -------------------------------------------------------------------------------------
 
 void Connection::begin_stream(Streaming streaming) {
   stop_watching();
   if (is_http_1_0_ || is_head_method_) keep_alive_ = false;
-  const std::string head = head_text(
-      streaming.head, is_http_1_0_ ? Framing::kUntilClose : Framing::kChunked);
+  const std::string head =
+      head_text(streaming.head, is_http_1_0_ ? Framing::kUntilClose : Framing::kChunked);
   if (is_head_method_) return write(head, {}, [this] { finish_response(); });
-  is_event_stream_ = header(streaming.head.headers, "Content-Type").starts_with("text/event-stream");
+  is_event_stream_ =
+      header(streaming.head.headers, "Content-Type").starts_with("text/event-stream");
   streaming_ = std::move(streaming);
   ++timer_id_;
   is_writing_chunk_ = false;
@@ -418,7 +372,8 @@ void Connection::end_stream() {
   write(is_http_1_0_ ? "" : "0\r\n\r\n", {}, [this] { finish_response(); });
 }
 
-// --- sending ---------------------------------------------------------------------------------------
+// --- sending
+// ---------------------------------------------------------------------------------------
 
 void Connection::send(Response response) {
   stop_watching();
@@ -428,8 +383,8 @@ void Connection::send(Response response) {
 }
 
 std::string Connection::head_text(const Response& response, Framing framing) const {
-  std::string text = fmt::format("HTTP/1.1 {} {}\r\n", response.status,
-                                 reason_phrase(response.status));
+  std::string text =
+      fmt::format("HTTP/1.1 {} {}\r\n", response.status, reason_phrase(response.status));
   for (const auto& [name, content] : response.headers) {
     text += name;
     text += ": ";
@@ -463,8 +418,8 @@ void Connection::write(std::string head, std::string body, std::function<void()>
 // Piece by piece, so that idle_timeout bounds a stall and not the whole of a large answer.
 void Connection::write_some() {
   const size_t head_sent = std::min(out_sent_, out_[0].size());
-  const std::array<asio::const_buffer, 2> rest{
-      asio::buffer(out_[0]) + head_sent, asio::buffer(out_[1]) + (out_sent_ - head_sent)};
+  const std::array<asio::const_buffer, 2> rest{asio::buffer(out_[0]) + head_sent,
+                                               asio::buffer(out_[1]) + (out_sent_ - head_sent)};
   if (asio::buffer_size(rest) == 0) {
     out_ = {};
     return std::exchange(after_write_, nullptr)();

@@ -23,7 +23,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void start();   // begins to read requests
   void refuse();  // answers 503 and closes
   void wake();
-  void drain();   // closes as soon as the request in work is answered
+  void drain();  // closes as soon as the request in work is answered
   void close();
   bool is_waiting() const { return is_waiting_.load(); }
 

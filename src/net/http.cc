@@ -46,7 +46,8 @@ std::string_view Request::path() const {
 
 std::optional<std::string> Request::query(std::string_view key) const {
   const size_t mark = target.find('?');
-  std::string_view rest = mark == std::string::npos ? "" : std::string_view(target).substr(mark + 1);
+  std::string_view rest =
+      mark == std::string::npos ? "" : std::string_view(target).substr(mark + 1);
   rest = rest.substr(0, rest.find('#'));
   while (!rest.empty()) {
     const size_t end = rest.find('&');

@@ -24,9 +24,9 @@ struct Request {
   std::string target;  // path and query as sent: "/v1/runs?limit=5"
   Headers headers;
   std::string body;
-  std::string peer;    // remote address, "" in the simulator
+  std::string peer;  // remote address, "" in the simulator
 
-  std::string_view path() const;                           // without the query
+  std::string_view path() const;                                 // without the query
   std::optional<std::string> query(std::string_view key) const;  // percent-decoded
 };
 
@@ -38,15 +38,17 @@ struct Response {
 
 // A handler that has nothing to say yet (long poll): the request is handled again when
 // Server::wake() is called, and at the latest after `wait`; then `otherwise` is the answer if the
-// handler returns Waiting once more. Only requests within body_bytes_max can wait (their body is kept).
+// handler returns Waiting once more. Only requests within body_bytes_max can wait (their body is
+// kept).
 struct Waiting {
   Duration wait;
   Response otherwise;
 };
 
-// A streaming answer (SSE). The head goes out at once; `next` is called after every wake() and every
-// `heartbeat`, from one thread at a time; it returns text to send ("" = nothing new) or nullopt = end.
-// With content type text/event-stream a heartbeat without news sends an SSE comment by itself.
+// A streaming answer (SSE). The head goes out at once; `next` is called after every wake() and
+// every `heartbeat`, from one thread at a time; it returns text to send ("" = nothing new) or
+// nullopt = end. With content type text/event-stream a heartbeat without news sends an SSE comment
+// by itself.
 struct Streaming {
   Response head;  // body empty
   Duration heartbeat;
@@ -56,8 +58,8 @@ struct Streaming {
 using Outcome = std::variant<Response, Waiting, Streaming>;
 
 // Called on a server thread; must answer by calling `done` exactly once, from any thread, at any
-// later time, also after the server is gone. `is_last_try` is true when a Waiting request has run out
-// of time. A handler that throws, or drops `done` without calling it, is answered with 500.
+// later time, also after the server is gone. `is_last_try` is true when a Waiting request has run
+// out of time. A handler that throws, or drops `done` without calling it, is answered with 500.
 using Done = std::function<void(Outcome)>;
 using Handler = std::function<void(Request, bool is_last_try, Done)>;
 
@@ -65,20 +67,21 @@ struct ServerOptions {
   std::string address = "127.0.0.1";
   uint16_t port = 0;  // 0 = any free one
   int threads = 2;
-  size_t body_bytes_max = 1 << 20;          // other limits per route:
+  size_t body_bytes_max = 1 << 20;           // other limits per route:
   size_t upload_body_bytes_max = 544 << 20;  // for targets that begin with upload_prefix
   std::string upload_prefix = "/v1/workdirs";
   int uploads_max = 4;  // bodies over body_bytes_max read at once; more are answered 503
   size_t header_bytes_max = 16 << 10;
   size_t connections_max = 4096;
-  Duration idle_timeout = seconds(75);     // without a byte read or written
+  Duration idle_timeout = seconds(75);       // without a byte read or written
   Duration wake_interval = milliseconds(5);  // waits are looked at again at most this often
 };
 
 // An HTTP/1.1 server with keep-alive. start() binds (reason "port_in_use" names the port) and
-// returns at once; wake() may be called from any thread. The destructor answers open waits with their
-// `otherwise`, gives requests in work up to a second, then stops and joins; the handler is not called
-// after it. Too large: 413 body_too_large, 431 header_too_large; too many: 503 with Retry-After.
+// returns at once; wake() may be called from any thread. The destructor answers open waits with
+// their `otherwise`, gives requests in work up to a second, then stops and joins; the handler is
+// not called after it. Too large: 413 body_too_large, 431 header_too_large; too many: 503 with
+// Retry-After.
 class Server {
  public:
   static Result<std::unique_ptr<Server>> start(ServerOptions options, Handler handler);
@@ -93,9 +96,10 @@ struct ClientOptions {
 };
 
 // A blocking client that keeps one connection alive and reconnects. One thread at a time.
-// An unreachable server is kUnavailable, reason "server_unreachable"; too late is kDeadlineExceeded,
-// "timed_out"; a connection lost after the request was sent is "connection_lost": kUnavailable when the
-// request may be repeated (GET, HEAD, PUT, DELETE, or with Idempotency-Key), else kDeadlineExceeded.
+// An unreachable server is kUnavailable, reason "server_unreachable"; too late is
+// kDeadlineExceeded, "timed_out"; a connection lost after the request was sent is
+// "connection_lost": kUnavailable when the request may be repeated (GET, HEAD, PUT, DELETE, or with
+// Idempotency-Key), else kDeadlineExceeded.
 class Client {
  public:
   static Result<std::unique_ptr<Client>> create(ClientOptions options);

@@ -62,7 +62,10 @@ TEST(Url, PartsAndRefusals) {
 
 TEST(Problem, AnErrorComesBackAsItWas) {
   for (int number = 1; number <= static_cast<int>(Code::kPaymentRequired); ++number) {
-    const Error sent{static_cast<Code>(number), "some_reason", "what is wrong", "the way out",
+    const Error sent{static_cast<Code>(number),
+                     "some_reason",
+                     "what is wrong",
+                     "the way out",
                      {{"/chip", "is unknown"}}};
     const Response response = problem_response(sent, {}, "req_1");
     EXPECT_EQ(response.status, http_status_of(sent.code));
@@ -78,13 +81,13 @@ TEST(Problem, AnErrorComesBackAsItWas) {
 }
 
 TEST(Problem, HasTheMembersOfTheContract) {
-  const Response response =
-      problem_response({Code::kInvalidArgument, "idempotency_key_reused", "m", "h", {}}, 422, "req_9");
+  const Response response = problem_response(
+      {Code::kInvalidArgument, "idempotency_key_reused", "m", "h", {}}, 422, "req_9");
   const auto body = json::parse(response.body);
   ASSERT_TRUE(body.has_value());
   const json::object& object = body->as_object();
-  for (const char* member : {"type", "title", "status", "detail", "code", "hint", "errors",
-                             "request_id"}) {
+  for (const char* member :
+       {"type", "title", "status", "detail", "code", "hint", "errors", "request_id"}) {
     EXPECT_TRUE(object.contains(member)) << member;
   }
   EXPECT_EQ(json::string_at(object, "type"), "https://anychip.dev/errors/idempotency_key_reused");

@@ -1,6 +1,6 @@
-// Internal to net: what a server, its connections and every Done that is still held share. It outlives
-// the Server as long as a Done does, but after close_gate() nothing enters its io_context any more, so
-// a late Done touches memory only.
+// Internal to net: what a server, its connections and every Done that is still held share. It
+// outlives the Server as long as a Done does, but after close_gate() nothing enters its io_context
+// any more, so a late Done touches memory only.
 #pragma once
 
 #include <atomic>
@@ -28,9 +28,9 @@ class Hub : public std::enable_shared_from_this<Hub> {
 
   boost::asio::io_context io;
   const ServerOptions options;
-  Handler handler;  // cleared once the threads are joined
-  std::atomic<uint64_t> wakes{0};   // how often wake() was called: a wait compares it to miss none
-  std::atomic<int> uploads{0};      // large bodies being read or handled
+  Handler handler;                 // cleared once the threads are joined
+  std::atomic<uint64_t> wakes{0};  // how often wake() was called: a wait compares it to miss none
+  std::atomic<int> uploads{0};     // large bodies being read or handled
 
   enum class Admission { kServe, kRefuse, kDrop };
   // kServe below connections_max; some more are kept just long enough to be told 503.
@@ -64,7 +64,8 @@ class Hub : public std::enable_shared_from_this<Hub> {
   std::atomic<bool> is_round_scheduled_{false};
   Strand round_strand_;  // runs the rounds; guards the timer and last_round_
   boost::asio::steady_timer round_timer_;
-  boost::asio::steady_timer::time_point last_round_{};
+  const RealClock clock_;
+  MonoTime last_round_;
 };
 
 }  // namespace anychip::net

@@ -84,14 +84,15 @@ Error error_of(const Response& response) {
   Error error;
   error.code = code_of_status(response.status);
   error.reason = fmt::format("http_{}", response.status);
-  error.message = fmt::format("the server answered {} {}", response.status,
-                              reason_phrase(response.status));
+  error.message =
+      fmt::format("the server answered {} {}", response.status, reason_phrase(response.status));
   if (header(response.headers, "Content-Type").find("json") == std::string_view::npos) return error;
   const Result<json::value> parsed = json::parse(response.body);
   if (!parsed || !parsed->is_object()) return error;
   const json::object& body = parsed->get_object();
   if (const auto code = code_of_name(json::string_at(body, "kind"))) error.code = *code;
-  if (auto reason = json::string_at(body, "code"); !reason.empty()) error.reason = std::move(reason);
+  if (auto reason = json::string_at(body, "code"); !reason.empty())
+    error.reason = std::move(reason);
   if (auto detail = json::string_at(body, "detail"); !detail.empty()) {
     error.message = std::move(detail);
   }

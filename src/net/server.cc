@@ -1,7 +1,8 @@
+#include <chrono>
 #include <thread>
 
-#include <boost/asio/ip/tcp.hpp>
 #include <fmt/format.h>
+#include <boost/asio/ip/tcp.hpp>
 
 #include "base/check.h"
 #include "base/log.h"
@@ -84,9 +85,9 @@ void Hub::schedule_round() {
 }
 
 void Hub::arm_round() {
-  const auto due = last_round_ + std::chrono::microseconds(options.wake_interval.us);
-  if (asio::steady_timer::clock_type::now() >= due) return run_round();
-  round_timer_.expires_at(due);
+  const Duration left = last_round_ + options.wake_interval - clock_.mono_now();
+  if (left.us <= 0) return run_round();
+  round_timer_.expires_after(std::chrono::microseconds(left.us));
   round_timer_.async_wait(asio::bind_executor(
       round_strand_, [self = shared_from_this()](ErrorCode) { self->run_round(); }));
 }
@@ -94,7 +95,7 @@ void Hub::arm_round() {
 void Hub::run_round() {
   // Cleared before looking: a wake() that comes from here on schedules a round of its own.
   is_round_scheduled_.store(false);
-  last_round_ = asio::steady_timer::clock_type::now();
+  last_round_ = clock_.mono_now();
   for (const auto& connection : connections()) {
     if (connection->is_waiting()) connection->wake();
   }
@@ -166,7 +167,8 @@ class ServerImpl final : public Server {
       return fail(Code::kFailedPrecondition, "port_in_use",
                   fmt::format("port {} of {} is in use", options.port, options.address),
                   fmt::format("choose another with --port, or see who holds it: "
-                              "ss -ltnp 'sport = :{}'", options.port));
+                              "ss -ltnp 'sport = :{}'",
+                              options.port));
     }
     if (problem == asio::error::access_denied) {
       return fail(Code::kPermissionDenied, "port_forbidden",

@@ -10,7 +10,7 @@
 namespace anychip::net {
 
 struct Url {
-  std::string host;    // without the brackets of an IPv6 address
+  std::string host;  // without the brackets of an IPv6 address
   uint16_t port = 80;
   std::string prefix;  // path without a trailing slash, put before every target
   std::string host_header() const;

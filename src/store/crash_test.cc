@@ -1,6 +1,6 @@
-// Proves durability against kill -9: a child writes, tells its parent of each acknowledged write, and
-// kills itself at a failpoint. After reopening, every acknowledged write is there, and each write is
-// there wholly or not at all.
+// Proves durability against kill -9: a child writes, tells its parent of each acknowledged write,
+// and kills itself at a failpoint. After reopening, every acknowledged write is there, and each
+// write is there wholly or not at all.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -26,20 +26,24 @@ const Migrations kSchema = {
   auto store = Store::open({path, true, 1}, kSchema);
   if (!store || !failpoint::arm(failpoints)) _exit(3);
   int64_t first = 0;
-  (*store)->submit([&](Db& db) -> Result<std::function<void()>> {
-    TRY(const auto row, db.query_one("SELECT coalesce(max(id), 0) FROM items"));
-    first = row->integer(0) + 1;
-    return nullptr;
-  }, [](Error) { _exit(4); });
+  (*store)->submit(
+      [&](Db& db) -> Result<std::function<void()>> {
+        TRY(const auto row, db.query_one("SELECT coalesce(max(id), 0) FROM items"));
+        first = row->integer(0) + 1;
+        return nullptr;
+      },
+      [](Error) { _exit(4); });
   (*store)->drain();
   for (int64_t id = first; id < first + 5000; ++id) {
-    (*store)->submit([id, acknowledged](Db& db) -> Result<std::function<void()>> {
-      TRY_VOID(db.execute("INSERT INTO items VALUES(?, ?)", id, Value(Blob(2000, 1))));
-      TRY_VOID(db.execute("INSERT INTO halves VALUES(?)", id));
-      return [id, acknowledged] {
-        if (write(acknowledged, &id, sizeof id) != sizeof id) _exit(5);
-      };
-    }, [](Error) { _exit(6); });
+    (*store)->submit(
+        [id, acknowledged](Db& db) -> Result<std::function<void()>> {
+          TRY_VOID(db.execute("INSERT INTO items VALUES(?, ?)", id, Value(Blob(2000, 1))));
+          TRY_VOID(db.execute("INSERT INTO halves VALUES(?)", id));
+          return [id, acknowledged] {
+            if (write(acknowledged, &id, sizeof id) != sizeof id) _exit(5);
+          };
+        },
+        [](Error) { _exit(6); });
     // Groups of changing size, and pauses in which the writer checkpoints.
     if (id % 7 == 0) (*store)->drain();
     if (id % 100 == 0) usleep(2000);

@@ -26,15 +26,28 @@ using Value = std::variant<Null, int64_t, double, std::string, Blob>;
 
 template <class T>
 Value to_value(const T& v) {
-  if constexpr (std::is_same_v<T, Value>) return v;
-  else if constexpr (std::is_integral_v<T>) return static_cast<int64_t>(v);
-  else if constexpr (std::is_floating_point_v<T>) return static_cast<double>(v);
-  else if constexpr (std::is_convertible_v<T, std::string_view>) return std::string(std::string_view(v));
-  else if constexpr (requires { v.text; }) return v.text.empty() ? Value(Null{}) : Value(v.text);
-  else if constexpr (requires { v.us; }) return static_cast<int64_t>(v.us);
-  else if constexpr (requires { v.micros; }) return static_cast<int64_t>(v.micros);
-  else if constexpr (requires { v.has_value(); *v; }) return v.has_value() ? to_value(*v) : Value(Null{});
-  else { static_assert(sizeof(T) == 0, "no SQL form for this type"); }
+  if constexpr (std::is_same_v<T, Value>)
+    return v;
+  else if constexpr (std::is_integral_v<T>)
+    return static_cast<int64_t>(v);
+  else if constexpr (std::is_floating_point_v<T>)
+    return static_cast<double>(v);
+  else if constexpr (std::is_convertible_v<T, std::string_view>)
+    return std::string(std::string_view(v));
+  else if constexpr (requires { v.text; })
+    return v.text.empty() ? Value(Null{}) : Value(v.text);
+  else if constexpr (requires { v.us; })
+    return static_cast<int64_t>(v.us);
+  else if constexpr (requires { v.micros; })
+    return static_cast<int64_t>(v.micros);
+  else if constexpr (requires {
+                       v.has_value();
+                       *v;
+                     })
+    return v.has_value() ? to_value(*v) : Value(Null{});
+  else {
+    static_assert(sizeof(T) == 0, "no SQL form for this type");
+  }
 }
 
 // One row, columns by index in SELECT order. A column of another type than asked is a CHECK: the
@@ -60,7 +73,8 @@ class Row {
 class Db {
  public:
   virtual ~Db() = default;
-  virtual Result<std::vector<Row>> query_values(std::string_view sql, std::vector<Value> values) = 0;
+  virtual Result<std::vector<Row>> query_values(std::string_view sql,
+                                                std::vector<Value> values) = 0;
 
   template <class... Args>
   Result<std::vector<Row>> query(std::string_view sql, const Args&... args) {
@@ -80,10 +94,10 @@ class Db {
   virtual int64_t changes() const = 0;  // rows changed by the last statement
 };
 
-// SQL run once each, in order, each inside its own transaction (any number of statements); the count
-// is PRAGMA user_version. A database newer than the list is refused ("schema_newer"). Before a database
-// with data is migrated it is copied to PATH.before-vN (N = the new version; PATH.before-vN.2 ... when
-// that is taken).
+// SQL run once each, in order, each inside its own transaction (any number of statements); the
+// count is PRAGMA user_version. A database newer than the list is refused ("schema_newer"). Before
+// a database with data is migrated it is copied to PATH.before-vN (N = the new version;
+// PATH.before-vN.2 ... when that is taken).
 using Migrations = std::vector<std::string>;
 
 struct StoreOptions {
@@ -105,16 +119,16 @@ struct StoreCounts {
   int64_t writes_failed = 0;  // rolled back alone, or with their group
   int64_t reads = 0;
   int64_t checkpoints = 0;
-  int64_t wal_frames = 0;     // in the write-ahead log after the last commit
+  int64_t wal_frames = 0;  // in the write-ahead log after the last commit
 };
 
 // The one writer. submit() may be called from any thread; writes run in order on the writer's
 // thread, many per transaction (group commit, one fsync for all); `failed` is called instead of the
 // returned function when the write or its commit failed. `committed` (if set) is called once after
-// each group with at least one success, after the returned functions. All of these run on the writer's
-// thread and hold it up: they may submit and read, but not wait. A write that fails because the disk
-// is full or broken takes its group with it. With kWritesMax waiting, more are refused: `failed` is
-// called at once with "store_busy".
+// each group with at least one success, after the returned functions. All of these run on the
+// writer's thread and hold it up: they may submit and read, but not wait. A write that fails
+// because the disk is full or broken takes its group with it. With kWritesMax waiting, more are
+// refused: `failed` is called at once with "store_busy".
 constexpr size_t kWritesMax = 65536;
 constexpr size_t kGroupWritesMax = 256;
 class Store {
@@ -122,8 +136,8 @@ class Store {
   static Result<std::unique_ptr<Store>> open(StoreOptions options, const Migrations& migrations);
   virtual ~Store() = default;  // drains the queue
   virtual void submit(Write write, std::function<void(Error)> failed) = 0;
-  // Runs on a reader thread, soon, in one read transaction: all its queries see the same commit, and
-  // at least every write acknowledged before. It cannot write.
+  // Runs on a reader thread, soon, in one read transaction: all its queries see the same commit,
+  // and at least every write acknowledged before. It cannot write.
   virtual void read(std::function<void(Db&)> reader) = 0;
   virtual void on_commit(std::function<void()> committed) = 0;
   virtual void drain() = 0;  // returns when all that was submitted before is answered

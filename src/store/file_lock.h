@@ -1,5 +1,5 @@
-// Internal to store: PATH.lock, held with flock(2) for as long as a database is open. A file of its own:
-// closing any descriptor of the database itself would drop SQLite's own locks.
+// Internal to store: PATH.lock, held with flock(2) for as long as a database is open. A file of its
+// own: closing any descriptor of the database itself would drop SQLite's own locks.
 #pragma once
 
 #include <string>

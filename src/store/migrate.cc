@@ -96,10 +96,9 @@ Status migrate(SqliteDb& db, const StoreOptions& options, const Migrations& migr
     return done;
   }
   if (version == 0) return {};
-  log::info("store.migrated", {{"path", options.path},
-                               {"from", found},
-                               {"to", migrations.size()},
-                               {"copy", copy_path}});
+  log::info(
+      "store.migrated",
+      {{"path", options.path}, {"from", found}, {"to", migrations.size()}, {"copy", copy_path}});
   return {};
 }
 

@@ -12,13 +12,13 @@ struct sqlite3_backup;
 
 namespace anychip::store {
 
-// Copies a database page by page through its write connection, so that commits made between two steps
-// go into the copy too. Begins as PATH.partial; finish() makes it durable under its name.
+// Copies a database page by page through its write connection, so that commits made between two
+// steps go into the copy too. Begins as PATH.partial; finish() makes it durable under its name.
 class Copy {
  public:
   static Result<std::unique_ptr<Copy>> begin(SqliteDb& from, const std::string& to_path);
-  ~Copy();                        // an unfinished copy is removed
-  Result<bool> step(int pages);   // true when all is copied; pages < 0 = all
+  ~Copy();                       // an unfinished copy is removed
+  Result<bool> step(int pages);  // true when all is copied; pages < 0 = all
   Status finish();
 
  private:

@@ -1,5 +1,5 @@
-// Proves migrations: forward with a copy of the data made before, one transaction each, a database of a
-// newer program refused untouched.
+// Proves migrations: forward with a copy of the data made before, one transaction each, a database
+// of a newer program refused untouched.
 #include <gtest/gtest.h>
 
 #include "store/db.h"

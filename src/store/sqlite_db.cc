@@ -57,8 +57,11 @@ Error sqlite_error(sqlite3* handle, int result, std::string_view during) {
   switch (result & 0xff) {
     case SQLITE_CONSTRAINT: return {Code::kAlreadyExists, "constraint_violated", message, {}, {}};
     case SQLITE_FULL:
-      return {Code::kResourceExhausted, "disk_full", message,
-              "free some space on the disk of the data folder", {}};
+      return {Code::kResourceExhausted,
+              "disk_full",
+              message,
+              "free some space on the disk of the data folder",
+              {}};
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
       return {Code::kDataLoss, "database_corrupt", message, "restore the last backup", {}};
@@ -69,8 +72,8 @@ Error sqlite_error(sqlite3* handle, int result, std::string_view during) {
 Result<std::unique_ptr<SqliteDb>> SqliteDb::open(const StoreOptions& options, Mode mode) {
   const bool is_memory = options.path == kMemory;
   if (!is_memory && mode == Mode::kWriter) TRY_VOID(create_private(options.path));
-  const int access = mode == Mode::kReader ? SQLITE_OPEN_READONLY
-                                           : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
+  const int access =
+      mode == Mode::kReader ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
   std::unique_ptr<SqliteDb> db(new SqliteDb);
   // NOMUTEX: one thread per connection, so SQLite need not lock.
   const int result = sqlite3_open_v2(options.path.c_str(), &db->handle_,
@@ -143,8 +146,7 @@ Result<sqlite3_stmt*> SqliteDb::prepare(std::string_view sql) {
 Status SqliteDb::bind(sqlite3_stmt* statement, const std::vector<Value>& values,
                       std::string_view sql) {
   if (sqlite3_bind_parameter_count(statement) != static_cast<int>(values.size())) {
-    return fail(Code::kInternal, "sql_error",
-                fmt::format("{} values for: {}", values.size(), sql));
+    return fail(Code::kInternal, "sql_error", fmt::format("{} values for: {}", values.size(), sql));
   }
   for (size_t i = 0; i < values.size(); ++i) {
     const int index = static_cast<int>(i) + 1;
@@ -158,8 +160,9 @@ Status SqliteDb::bind(sqlite3_stmt* statement, const std::vector<Value>& values,
       result = sqlite3_bind_text64(statement, index, text->data(), text->size(), SQLITE_STATIC,
                                    SQLITE_UTF8);
     } else if (const auto* blob = std::get_if<Blob>(&values[i])) {
-      result = sqlite3_bind_blob64(statement, index, blob->empty() ? "" : reinterpret_cast<const char*>(blob->data()), blob->size(),
-                                   SQLITE_STATIC);
+      result = sqlite3_bind_blob64(statement, index,
+                                   blob->empty() ? "" : reinterpret_cast<const char*>(blob->data()),
+                                   blob->size(), SQLITE_STATIC);
     } else {
       result = sqlite3_bind_null(statement, index);
     }
@@ -169,7 +172,7 @@ Status SqliteDb::bind(sqlite3_stmt* statement, const std::vector<Value>& values,
 }
 
 Result<std::vector<Row>> SqliteDb::query_values(std::string_view sql, std::vector<Value> values) {
-  TRY(sqlite3_stmt* statement, prepare(sql));
+  TRY(sqlite3_stmt * statement, prepare(sql));
   const ResetOnExit reset{statement};
   TRY_VOID(bind(statement, values, sql));
   std::vector<Row> rows;

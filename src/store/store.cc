@@ -13,10 +13,11 @@
 namespace anychip::store {
 namespace {
 
-// The log is copied back when the writer has nothing else to do, and in any case before it gets large.
-constexpr int64_t kIdleCheckpointFrames = 1000;   // 4 MiB
-constexpr int64_t kBusyCheckpointFrames = 8000;   // 32 MiB
-constexpr int64_t kTruncateFrames = 65536;        // 256 MiB: readers are waited for, once
+// The log is copied back when the writer has nothing else to do, and in any case before it gets
+// large.
+constexpr int64_t kIdleCheckpointFrames = 1000;  // 4 MiB
+constexpr int64_t kBusyCheckpointFrames = 8000;  // 32 MiB
+constexpr int64_t kTruncateFrames = 65536;       // 256 MiB: readers are waited for, once
 constexpr int kTruncateBusyMs = 1000;
 constexpr int kBackupStepPages = 256;
 
@@ -65,8 +66,11 @@ class StoreImpl final : public Store {
       }
     }
     if (!failed) return;
-    failed(Error{Code::kResourceExhausted, "store_busy", "too many writes are waiting",
-                 "try again in a second", {}});
+    failed(Error{Code::kResourceExhausted,
+                 "store_busy",
+                 "too many writes are waiting",
+                 "try again in a second",
+                 {}});
   }
 
   void read(std::function<void(Db&)> reader) override {
@@ -80,9 +84,8 @@ class StoreImpl final : public Store {
       }
     }
     // In memory the one connection is the writer's; at the end the readers are gone before it.
-    run_on_writer([this, reader = std::move(reader)] {
-      call_guarded("read", [&] { reader(*opened_.db); });
-    });
+    run_on_writer(
+        [this, reader = std::move(reader)] { call_guarded("read", [&] { reader(*opened_.db); }); });
   }
 
   void on_commit(std::function<void()> committed) override {
@@ -134,7 +137,8 @@ class StoreImpl final : public Store {
     ready_.notify_one();
   }
 
-  // --- the writer ----------------------------------------------------------------------------------
+  // --- the writer
+  // ----------------------------------------------------------------------------------
   void write_loop() {
     while (auto item = next_item()) {
       if (item->task) {
@@ -206,8 +210,8 @@ class StoreImpl final : public Store {
     FAILPOINT_VOID("store.checkpoint");
     const bool is_huge = db.wal_frames() >= kTruncateFrames;
     if (is_huge) db.set_busy_timeout(kTruncateBusyMs);
-    const Status done = db.checkpoint(is_huge ? SqliteDb::Checkpoint::kTruncate
-                                              : SqliteDb::Checkpoint::kPassive);
+    const Status done =
+        db.checkpoint(is_huge ? SqliteDb::Checkpoint::kTruncate : SqliteDb::Checkpoint::kPassive);
     if (!done) log::warn("store.checkpoint_failed", {{"error", done.error().to_string()}});
     // A reader on an old commit holds the log up: wait for as many new frames before trying again.
     checkpoint_base_frames_ = db.wal_frames();
@@ -230,7 +234,8 @@ class StoreImpl final : public Store {
     state->result.set_value(std::move(result));
   }
 
-  // --- the readers -----------------------------------------------------------------------------------
+  // --- the readers
+  // -----------------------------------------------------------------------------------
   void read_loop(SqliteDb& db) {
     for (;;) {
       std::function<void(Db&)> reader;

@@ -1,6 +1,6 @@
-// Proves what store/db.h promises, on real files: many writes share a commit, a failing write leaves
-// its neighbours alone, answers come after the commit and in order, a read sees what was acknowledged,
-// a backup taken under writes is whole, and a full disk is an error that heals.
+// Proves what store/db.h promises, on real files: many writes share a commit, a failing write
+// leaves its neighbours alone, answers come after the commit and in order, a read sees what was
+// acknowledged, a backup taken under writes is whole, and a full disk is an error that heals.
 #include "store/db.h"
 
 #include <sys/mount.h>
@@ -50,7 +50,8 @@ int64_t count_items(Store& store) {
   });
 }
 
-// Holds the writer inside a write until it is released, so that what is submitted meanwhile queues up.
+// Holds the writer inside a write until it is released, so that what is submitted meanwhile queues
+// up.
 class Plug {
  public:
   explicit Plug(Store& store) {
@@ -137,9 +138,11 @@ TEST_F(StoreTest, AFailingWriteIsRolledBackAlone) {
   EXPECT_EQ(answers, (std::vector<std::string>{"1", "constraint_violated", "write_threw", "5"}));
   EXPECT_EQ(store->counts().commits, 1);
   EXPECT_EQ(store->counts().writes_failed, 3);  // with the plug
-  EXPECT_EQ(read_now(*store, [](Db& db) {
-              return (*db.query_one("SELECT group_concat(id) FROM items"))->text(0);
-            }), "1,5");
+  EXPECT_EQ(read_now(*store,
+                     [](Db& db) {
+                       return (*db.query_one("SELECT group_concat(id) FROM items"))->text(0);
+                     }),
+            "1,5");
 }
 
 TEST_F(StoreTest, AFailedCommitFailsEveryWriteOfTheGroup) {
@@ -167,13 +170,15 @@ TEST_F(StoreTest, AReadSeesEveryAcknowledgedWrite) {
   std::atomic<int> wrong{0};
   std::atomic<int> done{0};
   for (int i = 1; i <= 200; ++i) {
-    store->submit(insert(i, std::to_string(i), [&, i] {
-      store->read([&, i](Db& db) {
-        const auto row = db.query_one("SELECT count(*) FROM items");
-        if (!row || (*row)->integer(0) < i) ++wrong;
-        ++done;
-      });
-    }), must_not_fail());
+    store->submit(insert(i, std::to_string(i),
+                         [&, i] {
+                           store->read([&, i](Db& db) {
+                             const auto row = db.query_one("SELECT count(*) FROM items");
+                             if (!row || (*row)->integer(0) < i) ++wrong;
+                             ++done;
+                           });
+                         }),
+                  must_not_fail());
   }
   owner.reset();  // also the reads that answers begin while it drains
   EXPECT_EQ(done, 200);
@@ -218,10 +223,12 @@ TEST_F(StoreTest, ForeignKeysAndTypesAreEnforced) {
   auto store = open();
   std::vector<std::string> reasons;
   const auto run = [&](const char* sql) {
-    store->submit([sql](Db& db) -> Result<std::function<void()>> {
-      TRY_VOID(db.execute(sql));
-      return nullptr;
-    }, [&](Error error) { reasons.push_back(error.reason); });
+    store->submit(
+        [sql](Db& db) -> Result<std::function<void()>> {
+          TRY_VOID(db.execute(sql));
+          return nullptr;
+        },
+        [&](Error error) { reasons.push_back(error.reason); });
   };
   run("INSERT INTO parts VALUES(99)");
   run("INSERT INTO items VALUES('text', 'a', NULL)");
@@ -237,11 +244,13 @@ TEST_F(StoreTest, ValuesComeBackAsTheyWere) {
   auto store = open();
   const Blob blob{0, 1, 255};
   const std::string text("zhōng\0文", 11);
-  store->submit([&](Db& db) -> Result<std::function<void()>> {
-    TRY_VOID(db.execute("INSERT INTO items VALUES(?, ?, ?)", INT64_MIN, text, Value(blob)));
-    EXPECT_EQ(db.changes(), 1);
-    return nullptr;
-  }, must_not_fail());
+  store->submit(
+      [&](Db& db) -> Result<std::function<void()>> {
+        TRY_VOID(db.execute("INSERT INTO items VALUES(?, ?, ?)", INT64_MIN, text, Value(blob)));
+        EXPECT_EQ(db.changes(), 1);
+        return nullptr;
+      },
+      must_not_fail());
   store->drain();
   read_now(*store, [&](Db& db) {
     const auto row = db.query_one("SELECT id, name, body, NULL, 1.5 FROM items");
@@ -271,10 +280,13 @@ TEST_F(StoreTest, TheLogIsCopiedBackAndTheFileIsPrivate) {
   auto store = open();
   const std::string body(4000, 'x');
   for (int i = 0; i < 1500; ++i) {
-    store->submit([i, body](Db& db) -> Result<std::function<void()>> {
-      TRY_VOID(db.execute("INSERT INTO items(id, name) VALUES(?, ?)", i, body + std::to_string(i)));
-      return nullptr;
-    }, must_not_fail());
+    store->submit(
+        [i, body](Db& db) -> Result<std::function<void()>> {
+          TRY_VOID(
+              db.execute("INSERT INTO items(id, name) VALUES(?, ?)", i, body + std::to_string(i)));
+          return nullptr;
+        },
+        must_not_fail());
   }
   store->drain();
   for (int i = 0; i < 200 && store->counts().checkpoints == 0; ++i) {
@@ -293,12 +305,14 @@ TEST_F(StoreTest, ABackupUnderWritesIsWhole) {
   std::function<void()> write_on = [&] {
     if (stop) return;
     const int64_t id = next++;
-    store->submit([&, id](Db& db) -> Result<std::function<void()>> {
-      TRY_VOID(db.execute("INSERT INTO items VALUES(?, ?, ?)", id, std::to_string(id),
-                          Value(Blob(3000, 7))));
-      TRY_VOID(db.execute("INSERT INTO parts VALUES(?)", id));
-      return write_on;
-    }, must_not_fail());
+    store->submit(
+        [&, id](Db& db) -> Result<std::function<void()>> {
+          TRY_VOID(db.execute("INSERT INTO items VALUES(?, ?, ?)", id, std::to_string(id),
+                              Value(Blob(3000, 7))));
+          TRY_VOID(db.execute("INSERT INTO parts VALUES(?)", id));
+          return write_on;
+        },
+        must_not_fail());
   };
   write_on();
   while (next < 600) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -335,15 +349,17 @@ TEST_F(StoreTest, InlineRunsAtOnceAndDefersWhatAWriteSubmits) {
   Store& store = **opened;
   std::vector<std::string> order;
   store.on_commit([&] { order.push_back("commit"); });
-  store.submit([&](Db& db) -> Result<std::function<void()>> {
-    TRY_VOID(db.execute("INSERT INTO items(id, name) VALUES(1, 'a')"));
-    store.submit(insert(2, "b", [&] { order.push_back("second"); }), must_not_fail());
-    store.read([&](Db&) { order.push_back("read"); });
-    return [&] {
-      order.push_back("first");
-      store.submit(insert(3, "c", [&] { order.push_back("third"); }), must_not_fail());
-    };
-  }, must_not_fail());
+  store.submit(
+      [&](Db& db) -> Result<std::function<void()>> {
+        TRY_VOID(db.execute("INSERT INTO items(id, name) VALUES(1, 'a')"));
+        store.submit(insert(2, "b", [&] { order.push_back("second"); }), must_not_fail());
+        store.read([&](Db&) { order.push_back("read"); });
+        return [&] {
+          order.push_back("first");
+          store.submit(insert(3, "c", [&] { order.push_back("third"); }), must_not_fail());
+        };
+      },
+      must_not_fail());
   order.push_back("returned");
   EXPECT_EQ(order.front(), "first");
   EXPECT_EQ(order.back(), "returned");
@@ -356,10 +372,12 @@ TEST_F(StoreTest, InlineRunsAtOnceAndDefersWhatAWriteSubmits) {
 TEST_F(StoreTest, AFullDatabaseFailsTheGroupAndHeals) {
   auto store = open();
   const auto pragma = [&](const std::string& sql) {
-    store->submit([sql](Db& db) -> Result<std::function<void()>> {
-      TRY_VOID(db.execute(sql));
-      return nullptr;
-    }, must_not_fail());
+    store->submit(
+        [sql](Db& db) -> Result<std::function<void()>> {
+          TRY_VOID(db.execute(sql));
+          return nullptr;
+        },
+        must_not_fail());
     store->drain();
   };
   pragma("PRAGMA max_page_count=20");
@@ -367,10 +385,12 @@ TEST_F(StoreTest, AFullDatabaseFailsTheGroupAndHeals) {
   Plug plug(*store);
   store->submit(insert(1, "small", [&] { answers.push_back("ok"); }),
                 [&](Error error) { answers.push_back(error.reason); });
-  store->submit([](Db& db) -> Result<std::function<void()>> {
-    TRY_VOID(db.execute("INSERT INTO items VALUES(2, 'big', ?)", Value(Blob(1 << 20, 1))));
-    return nullptr;
-  }, [&](Error error) { answers.push_back(error.reason); });
+  store->submit(
+      [](Db& db) -> Result<std::function<void()>> {
+        TRY_VOID(db.execute("INSERT INTO items VALUES(2, 'big', ?)", Value(Blob(1 << 20, 1))));
+        return nullptr;
+      },
+      [&](Error error) { answers.push_back(error.reason); });
   plug.release();
   store->drain();
   // SQLite gives up the statement, or the whole transaction: either way nobody was told a lie.
@@ -395,11 +415,13 @@ TEST_F(StoreTest, AFullDiskIsAnErrorAndFreeingItHeals) {
     std::atomic<int> written{0};
     std::string reason;
     const auto fill = [&](int id) {
-      (*store)->submit([&, id](Db& db) -> Result<std::function<void()>> {
-        TRY_VOID(db.execute("INSERT INTO items VALUES(?, ?, ?)", id, std::to_string(id),
-                            Value(Blob(200'000, 1))));
-        return [&] { ++written; };
-      }, [&](Error error) { reason = error.reason; });
+      (*store)->submit(
+          [&, id](Db& db) -> Result<std::function<void()>> {
+            TRY_VOID(db.execute("INSERT INTO items VALUES(?, ?, ?)", id, std::to_string(id),
+                                Value(Blob(200'000, 1))));
+            return [&] { ++written; };
+          },
+          [&](Error error) { reason = error.reason; });
       (*store)->drain();
     };
     for (int id = 1; id <= 20 && reason.empty(); ++id) fill(id);
