@@ -56,14 +56,14 @@ struct Error {
 
 // Element types with their size in bits, in the order of the enum.
 inline constexpr int kBitsOfType[] = {
-    0,                         // invalid
-    8,  8,  16, 32, 64,        // pred, s8, s16, s32, s64
-    8,  16, 32, 64,            // u8, u16, u32, u64
-    16, 32, 64, 16,            // f16, f32, f64, bf16
-    64, 128,                   // c64, c128
-    8,  8,  8,  8,  8,         // f8 e5m2, e4m3fn, e4m3b11fnuz, e5m2fnuz, e4m3fnuz
-    4,  4,  0,                 // s4, u4, token
-    2,  2,  8,  8,  8,  4,     // s2, u2, f8 e4m3, e3m4, e8m0fnu, f4 e2m1fn
+    0,                       // invalid
+    8,  8,   16, 32, 64,     // pred, s8, s16, s32, s64
+    8,  16,  32, 64,         // u8, u16, u32, u64
+    16, 32,  64, 16,         // f16, f32, f64, bf16
+    64, 128,                 // c64, c128
+    8,  8,   8,  8,  8,      // f8 e5m2, e4m3fn, e4m3b11fnuz, e5m2fnuz, e4m3fnuz
+    4,  4,   0,              // s4, u4, token
+    2,  2,   8,  8,  8,  4,  // s2, u2, f8 e4m3, e3m4, e8m0fnu, f4 e2m1fn
 };
 inline constexpr int kTypeF32 = 11;
 

@@ -37,7 +37,9 @@ abi::Error* make_error(abi::ErrorCode code, std::string message) {
 }
 
 // Older plugins keep something else in an error's first word, but never the address of our table.
-bool is_ours(const abi::Error* error) { return error != nullptr && error->functions == &kFunctions; }
+bool is_ours(const abi::Error* error) {
+  return error != nullptr && error->functions == &kFunctions;
+}
 
 void destroy_ours(abi::Error* error) { delete static_cast<OwnError*>(error); }
 

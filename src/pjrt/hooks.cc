@@ -52,7 +52,8 @@ bool drop_refused(Shim& shim, std::vector<abi::NamedValue>& options, const std::
   if (refused != options.end()) {
     options.erase(refused);
   } else {
-    std::erase_if(options, [](const abi::NamedValue& o) { return name_of(o) != kDeviceCountOption; });
+    std::erase_if(options,
+                  [](const abi::NamedValue& o) { return name_of(o) != kDeviceCountOption; });
     if (options.size() == before) options.clear();
   }
   shim.counters.options_dropped += static_cast<int64_t>(before - options.size());
@@ -103,7 +104,8 @@ abi::Error* memory_stats(Shim& shim, abi::DeviceMemoryStatsArgs& args) {
   args.largest_alloc_size_is_set = true;
   args.bytes_limit = limit;
   args.bytes_limit_is_set = limit > 0;
-  if (args.struct_size >= ANYCHIP_PJRT_SIZE(abi::DeviceMemoryStatsArgs, peak_allocated_bytes_is_set)) {
+  if (args.struct_size >=
+      ANYCHIP_PJRT_SIZE(abi::DeviceMemoryStatsArgs, peak_allocated_bytes_is_set)) {
     args.peak_allocated_bytes = use.peak_bytes;
     args.peak_allocated_bytes_is_set = true;
   }
@@ -185,7 +187,8 @@ int64_t device_bytes_of(const Shim& shim, abi::Buffer* buffer, int64_t fallback)
 void install_hooks(abi::Api& table) {
   install_error_hooks(table);
   replace(table, abi::kClientCreate,
-          guarded<abi::ClientCreateArgs, create_client, ANYCHIP_PJRT_SIZE(abi::ClientCreateArgs, client)>);
+          guarded<abi::ClientCreateArgs, create_client,
+                  ANYCHIP_PJRT_SIZE(abi::ClientCreateArgs, client)>);
   replace(table, abi::kDeviceMemoryStats,
           guarded<abi::DeviceMemoryStatsArgs, memory_stats,
                   ANYCHIP_PJRT_SIZE(abi::DeviceMemoryStatsArgs, bytes_limit_is_set)>);

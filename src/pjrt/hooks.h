@@ -1,5 +1,5 @@
-// The functions put into the plugin's table, by what they deal with. Each is an `Error*(void*)` that
-// checks how much of its arguments the caller knows and lets no exception out.
+// The functions put into the plugin's table, by what they deal with. Each is an `Error*(void*)`
+// that checks how much of its arguments the caller knows and lets no exception out.
 #pragma once
 
 #include <exception>
@@ -14,8 +14,8 @@ abi::Error* guarded(void* raw) noexcept {
   auto& args = *static_cast<Args*>(raw);
   if (args.struct_size < kSizeMin) {
     return make_error(abi::kInvalidArgument,
-                      "the argument struct has " + std::to_string(args.struct_size) + " bytes, at least " +
-                          std::to_string(kSizeMin) + " are needed");
+                      "the argument struct has " + std::to_string(args.struct_size) +
+                          " bytes, at least " + std::to_string(kSizeMin) + " are needed");
   }
   try {
     return kBody(Shim::instance(), args);

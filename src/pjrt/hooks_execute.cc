@@ -30,7 +30,8 @@ int device_of_launch(const Shim& shim, const LoadedExecutableExecuteArgs& args,
                      const ProgramFacts& facts, size_t at) {
   const bool has_choice =
       args.struct_size >= ANYCHIP_PJRT_SIZE(LoadedExecutableExecuteArgs, execute_device);
-  if (has_choice && args.execute_device != nullptr) return shim.memory.index_of(args.execute_device);
+  if (has_choice && args.execute_device != nullptr)
+    return shim.memory.index_of(args.execute_device);
   return at < facts.devices.size() ? facts.devices[at] : MemoryAccount::kNoDevice;
 }
 

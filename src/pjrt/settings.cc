@@ -26,7 +26,8 @@ bool Fault::parse(const std::string& text) {
   if (colon == std::string::npos || equals == std::string::npos || colon > equals) return false;
   const std::string_view site = std::string_view(text).substr(0, colon);
   const std::string_view action = std::string_view(text).substr(equals + 1);
-  if (!parse_count(std::string_view(text).substr(colon + 1, equals - colon - 1), &at_)) return false;
+  if (!parse_count(std::string_view(text).substr(colon + 1, equals - colon - 1), &at_))
+    return false;
   if (action != "error" && action != "abort") return false;
   action_ = action == "error" ? Action::kError : Action::kAbort;
   if (site == "compile") site_ = Site::kCompile;

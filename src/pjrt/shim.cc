@@ -31,7 +31,8 @@ void Shim::build() {
   settings.read_environment();
   memory.set_limit(settings.memory_bytes);
   failure_ = settings.problem.empty() ? load_real() : settings.problem;
-  const size_t size = failure_.empty() ? std::max(real_->struct_size, sizeof(abi::Api)) : sizeof(abi::Api);
+  const size_t size =
+      failure_.empty() ? std::max(real_->struct_size, sizeof(abi::Api)) : sizeof(abi::Api);
   table_.resize(size / sizeof(std::max_align_t) + 1);
   auto& table = *reinterpret_cast<abi::Api*>(table_.data());
   if (!failure_.empty()) {
@@ -157,25 +158,25 @@ std::string Shim::stats_json() const {
   };
   char text[1024];
   const Counters& c = counters;
-  std::snprintf(text, sizeof text,
-                "{\"executions\":%lld,\"compiles\":%lld,\"loads\":%lld,"
-                "\"host_to_device_transfers\":%lld,\"host_to_device_bytes\":%lld,"
-                "\"device_to_host_transfers\":%lld,\"device_to_host_bytes\":%lld,"
-                "\"bytes_in_use\":%lld,\"peak_bytes\":%lld,\"memory_limit_bytes\":%lld,"
-                "\"buffers\":%lld,\"out_of_memory\":%lld,\"options_dropped\":%lld}",
-                get(c.executions), get(c.compiles), get(c.loads), get(c.host_to_device_transfers),
-                get(c.host_to_device_bytes), get(c.device_to_host_transfers),
-                get(c.device_to_host_bytes), static_cast<long long>(memory.bytes_in_use()),
-                static_cast<long long>(memory.peak_bytes()),
-                static_cast<long long>(memory.limit_bytes()),
-                static_cast<long long>(memory.buffer_count()), get(c.out_of_memory),
-                get(c.options_dropped));
+  std::snprintf(
+      text, sizeof text,
+      "{\"executions\":%lld,\"compiles\":%lld,\"loads\":%lld,"
+      "\"host_to_device_transfers\":%lld,\"host_to_device_bytes\":%lld,"
+      "\"device_to_host_transfers\":%lld,\"device_to_host_bytes\":%lld,"
+      "\"bytes_in_use\":%lld,\"peak_bytes\":%lld,\"memory_limit_bytes\":%lld,"
+      "\"buffers\":%lld,\"out_of_memory\":%lld,\"options_dropped\":%lld}",
+      get(c.executions), get(c.compiles), get(c.loads), get(c.host_to_device_transfers),
+      get(c.host_to_device_bytes), get(c.device_to_host_transfers), get(c.device_to_host_bytes),
+      static_cast<long long>(memory.bytes_in_use()), static_cast<long long>(memory.peak_bytes()),
+      static_cast<long long>(memory.limit_bytes()), static_cast<long long>(memory.buffer_count()),
+      get(c.out_of_memory), get(c.options_dropped));
   return text;
 }
 
 void Shim::write_stats() const {
   const std::string line = stats_json() + "\n";
-  const int file = open(settings.stats_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  const int file =
+      open(settings.stats_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   const bool is_written =
       file >= 0 && write(file, line.data(), line.size()) == static_cast<ssize_t>(line.size());
   if (!is_written) {

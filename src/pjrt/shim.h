@@ -83,8 +83,8 @@ class Shim {
   std::unordered_map<abi::LoadedExecutable*, std::shared_ptr<const ProgramFacts>> programs_;
 };
 
-// hooks.cc: puts our functions into a copy of the real table, or into an empty one. Entries that the
-// real table does not reach are left alone.
+// hooks.cc: puts our functions into a copy of the real table, or into an empty one. Entries that
+// the real table does not reach are left alone.
 void install_hooks(abi::Api& table);
 void install_failure(abi::Api& table);
 

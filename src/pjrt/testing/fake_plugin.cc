@@ -62,7 +62,6 @@ abi::Buffer* new_buffer(size_t bytes, FakeDevice* device, FakeMemory* memory) {
 }
 FakeBuffer& of(abi::Buffer* buffer) { return *reinterpret_cast<FakeBuffer*>(buffer); }
 
-
 abi::Error* unimplemented(void*) { return refuse(abi::kUnimplemented, "the fake lacks this"); }
 abi::Error* newest_entry(void* raw) {  // past what the shim's header knows
   static_cast<abi::Head*>(raw)->extension_start = reinterpret_cast<abi::Extension*>(42);
@@ -183,7 +182,8 @@ abi::Error* program_sizes(void* raw) {
 }
 abi::Error* no_effect(void*) { return nullptr; }
 abi::Error* program_destroy(void* raw) {
-  delete reinterpret_cast<FakeProgram*>(static_cast<abi::LoadedExecutableDestroyArgs*>(raw)->executable);
+  delete reinterpret_cast<FakeProgram*>(
+      static_cast<abi::LoadedExecutableDestroyArgs*>(raw)->executable);
   return nullptr;
 }
 
@@ -230,7 +230,8 @@ struct FakeApi {
 FakeApi make_api() {
   FakeApi api{};
   const char* cut = std::getenv("FAKE_ENTRIES");
-  const size_t entries = cut == nullptr ? abi::kEntryCount + 3 : static_cast<size_t>(std::atoi(cut));
+  const size_t entries =
+      cut == nullptr ? abi::kEntryCount + 3 : static_cast<size_t>(std::atoi(cut));
   api.known.struct_size = offsetof(abi::Api, entries) + entries * sizeof(abi::Function);
   api.known.version = {sizeof(abi::ApiVersion), nullptr,
                        std::getenv("FAKE_MAJOR") != nullptr ? 1 : 0, 115};
