@@ -61,7 +61,14 @@ std::string format_significant(double number, int digits) {
 
 std::string format_small(double number) {
   if (!std::isfinite(number)) return "-";
-  return number == 0 ? "0" : fmt::format("{:.1e}", number);
+  if (number == 0) return "0";
+  std::string text = fmt::format("{:.1e}", number);  // "1.0e-05" -> "1e-5"
+  const size_t e = text.find('e');
+  std::string mantissa = text.substr(0, e), exponent = text.substr(e + 1);
+  if (mantissa.ends_with(".0")) mantissa.resize(mantissa.size() - 2);
+  const bool is_negative = exponent[0] == '-';
+  exponent.erase(0, exponent.find_first_not_of("+-0"));
+  return mantissa + (exponent.empty() ? "" : (is_negative ? "e-" : "e") + exponent);
 }
 
 std::string yuan(int64_t micros) { return format_yuan(Money{micros}); }

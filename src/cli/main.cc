@@ -24,6 +24,7 @@ extern "C" void on_interrupt(int) {
 
 int main(int count, char** words) {
   const std::vector<std::string> arguments(words + 1, words + count);
+  // The processes have their own handlers: only the first word can name one.
   const bool is_process = !arguments.empty() && (arguments[0] == "server" || arguments[0] == "agent");
   if (!is_process) {
     struct sigaction action {};
@@ -32,5 +33,25 @@ int main(int count, char** words) {
     (void)signal(SIGPIPE, SIG_DFL);
   }
   anychip::cli::ProcessMains mains;
+#ifdef ANYCHIP_HAS_SERVER
+  mains.server = [](const anychip::cli::ServerArguments& given) {
+    anychip::server::ServerMainOptions options;
+    options.data = given.data;
+    options.address = given.address;
+    options.port = static_cast<uint16_t>(given.port);
+    return anychip::server::run_server(options);
+  };
+#endif
+#ifdef ANYCHIP_HAS_AGENT
+  mains.agent = [](const anychip::cli::AgentArguments& given) {
+    anychip::agent::AgentMainOptions options;
+    options.data = given.data;
+    options.server_url = given.server_url;
+    options.join_token_file = given.join_token_file;
+    options.node_name = given.node_name;
+    options.pool_bytes = int64_t{given.pool_gib} << 30;
+    return anychip::agent::run_agent(options);
+  };
+#endif
   return anychip::cli::run_command_line(arguments, anychip::cli::Terminal::of_process(), mains);
 }

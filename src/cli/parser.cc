@@ -202,9 +202,12 @@ void add_process_commands(CLI::App& app, Parsed& p) {
 void add_everything(CLI::App& app, Parsed& p) {
   app.set_help_flag("-h,--help", "show this");
   app.add_option("-o,--output", p.output, "table or json (compare: also html)")
-      ->check(CLI::IsMember({"table", "json", "html"}));
-  app.add_option("--data", p.data, "data folder");
-  app.add_option("--lang", p.language, "en or zh")->check(CLI::IsMember({"en", "zh"}));
+      ->check(CLI::IsMember({"table", "json", "html"}))
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  app.add_option("--data", p.data, "data folder")->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  app.add_option("--lang", p.language, "en or zh")
+      ->check(CLI::IsMember({"en", "zh"}))
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.add_flag("-y,--yes", p.is_yes, "answer yes where a command would ask");
   app.require_subcommand(0, 1);
   add_machine_commands(app, p);

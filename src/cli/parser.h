@@ -20,8 +20,8 @@ struct AgentArguments {
 };
 // The processes that live in this binary; empty where they are not linked in (tests).
 struct ProcessMains {
-  std::function<int(const ServerArguments&)> server;
-  std::function<int(const AgentArguments&)> agent;
+  std::function<Result<int>(const ServerArguments&)> server;
+  std::function<Result<int>(const AgentArguments&)> agent;
 };
 
 // `arguments` without the program's name. The result is the exit status.

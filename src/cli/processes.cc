@@ -25,9 +25,10 @@ namespace {
 
 constexpr size_t kTailLines = 6;
 
-std::vector<std::string> arguments_of(pid_t pid) {
+// The zero-separated words of /proc/PID/cmdline or environ.
+std::vector<std::string> words_of(pid_t pid, std::string_view file) {
   std::vector<std::string> words;
-  const std::string raw = sys::read_file(fmt::format("/proc/{}/cmdline", pid)).value_or("");
+  const std::string raw = sys::read_file(fmt::format("/proc/{}/{}", pid, file)).value_or("");
   for (size_t begin = 0; begin < raw.size();) {
     const size_t end = std::min(raw.find('\0', begin), raw.size());
     words.push_back(raw.substr(begin, end - begin));
@@ -36,9 +37,17 @@ std::vector<std::string> arguments_of(pid_t pid) {
   return words;
 }
 
-bool is_ours(pid_t pid, Role role) {
-  const std::vector<std::string> words = arguments_of(pid);
-  return words.size() >= 2 && std::find(words.begin() + 1, words.end(), name_of(role)) != words.end();
+// Pids are used again: the process must be `anychip ROLE` of this data folder.
+bool is_ours(pid_t pid, Role role, const std::string& data) {
+  const std::vector<std::string> words = words_of(pid, "cmdline");
+  if (words.empty() || !sys::name_of(words[0]).starts_with("anychip")) return false;
+  if (std::find(words.begin() + 1, words.end(), name_of(role)) == words.end()) return false;
+  const auto option = std::find(words.begin(), words.end(), "--data");
+  if (option != words.end() && option + 1 != words.end()) return sys::absolute_path(*(option + 1)) == data;
+  for (const std::string& variable : words_of(pid, "environ")) {
+    if (variable.starts_with("ANYCHIP_DATA=")) return sys::absolute_path(variable.substr(13)) == data;
+  }
+  return true;
 }
 
 }  // namespace
@@ -55,7 +64,7 @@ ProcessSeen find_process(const std::string& data, Role role) {
   ProcessSeen seen;
   seen.port = static_cast<int>(json::int_at(fields, "port"));
   const auto pid = static_cast<pid_t>(json::int_at(fields, "pid"));
-  if (pid <= 0 || !sys::is_alive(pid) || !is_ours(pid, role)) return seen;
+  if (pid <= 0 || !sys::is_alive(pid) || !is_ours(pid, role, sys::absolute_path(data))) return seen;
   if (fields.contains("start_ticks")) {
     const Result<int64_t> ticks = sys::start_ticks_of(pid);
     if (!ticks || *ticks != json::int_at(fields, "start_ticks")) return seen;
