@@ -3,11 +3,8 @@
 // the store (flock per layer). Every file in a layer is owned by ids 0..65535.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -42,7 +39,7 @@ class ImageStore {
   // Builds what is missing; blocks for minutes the first time; safe to call from several threads.
   // A wrong digest is "image_digest_mismatch"; otherwise a failure is one sentence for a person.
   Status ensure(const std::string& image, const std::string& variant, const std::string& digest);
-  // Ends running builds soon ("cancelled"); a later ensure() goes on where they stopped.
+  // At the agent's end: running and later builds return "cancelled" soon; what is fetched is kept.
   void cancel();
 
   // The layers' root folders, lowest first; "image_not_ready" when one is missing. Cheap.

@@ -1,0 +1,178 @@
+// Python packages of a back end, in the read-only prefix /opt/anychip/env. Wheels are fetched on the
+// host; they are installed where nothing of the host can be seen or reached: own mount, process,
+// network, ipc and host name spaces, a root of the layers below, no capability.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include <fmt/format.h>
+
+#include "agent/local/layer_build.h"
+#include "agent/local/wheel_cache.h"
+#include "base/failpoint.h"
+#include "base/time.h"
+#include "sys/files.h"
+#include "sys/paths.h"
+#include "sys/process.h"
+
+namespace anychip::agent {
+namespace {
+
+constexpr std::string_view kPrefix = "/opt/anychip/env";
+
+// $1 lower layers, $2 upper, $3 work, $4 merged root, $5 wheels; the rest is the command. Runs in
+// the new namespaces as their first process; everything it mounts is gone when it ends.
+constexpr std::string_view kEnterScript = R"(set -e
+mount -t overlay overlay -o "lowerdir=$1,upperdir=$2,workdir=$3" "$4"
+mount --bind "$5" "$4/wheels"
+mount -o remount,bind,ro,nosuid,nodev,noexec "$4/wheels"
+mount -t proc -o nosuid,nodev,noexec proc "$4/proc"
+mount -t tmpfs -o nosuid,noexec,mode=755 tmpfs "$4/dev"
+for node in null zero urandom; do touch "$4/dev/$node"; mount --bind "/dev/$node" "$4/dev/$node"; done
+root=$4
+shift 5
+exec chroot "$root" /usr/bin/setpriv --no-new-privs --bounding-set=-all --inh-caps=-all --clear-groups "$@"
+)";
+
+// The Python of the layers below ("3.11").
+Result<std::string> python_version_of(const std::vector<std::string>& lower) {
+  for (auto layer = lower.rbegin(); layer != lower.rend(); ++layer) {
+    for (const char* folder : {"/usr/local/bin", "/usr/bin"}) {
+      const auto names = sys::list_folder(*layer + folder);
+      if (!names) continue;
+      for (const std::string& name : *names) {
+        if (name.starts_with("python3.") && name.find_first_not_of("0123456789", 8) == std::string::npos) {
+          return name.substr(6);
+        }
+      }
+    }
+  }
+  return fail(Code::kFailedPrecondition, "python_missing", "the layers below have no python3",
+              "put python3 and python3-venv into the base layer's packages");
+}
+
+// pip of the layers below: a module, or the wheel that Debian's python3-venv brings.
+Result<std::vector<std::string>> pip_command(const std::vector<std::string>& lower) {
+  for (auto layer = lower.rbegin(); layer != lower.rend(); ++layer) {
+    if (sys::exists(*layer + "/usr/lib/python3/dist-packages/pip")) return std::vector<std::string>{"-m", "pip"};
+    const auto wheels = sys::list_folder(*layer + "/usr/share/python-wheels");
+    if (!wheels) continue;
+    for (const std::string& name : *wheels) {
+      if (name.starts_with("pip-") && name.ends_with(".whl")) {
+        return std::vector<std::string>{"/usr/share/python-wheels/" + name + "/pip"};
+      }
+    }
+  }
+  return fail(Code::kFailedPrecondition, "pip_missing", "the layers below have no pip",
+              "put python3-venv into the base layer's packages");
+}
+
+struct Wheels {
+  std::string folder;   // holds exactly the wheels to install
+  std::string requirements;
+  int64_t content_bytes = 0;
+};
+
+// A link where cache and store are on one disk, else a copy.
+Status place_wheel(const std::string& from, const std::string& folder) {
+  const std::string to = sys::join(folder, sys::name_of(from));
+  if (::link(from.c_str(), to.c_str()) == 0) return {};
+  TRY_VOID(sys::run_ok({"cp", "--reflink=auto", "--", from, to}, minutes(10)));
+  return {};
+}
+
+Result<Wheels> gather_wheels(const LayerBuild& build, const std::string& python_version) {
+  TRY(const auto pins, parse_requirements(build.layer.requirements));
+  Wheels wheels;
+  wheels.folder = build.work + "/wheels";
+  TRY_VOID(sys::make_folders(wheels.folder));
+  WheelCache cache(build.options.wheel_cache);
+  for (size_t i = 0; i < pins.size(); ++i) {
+    const int percent = static_cast<int>(i * 60 / pins.size());
+    build.report(percent, fmt::format("{} {}", pins[i].name, pins[i].version));
+    TRY(const std::string path, cache.ensure(pins[i], python_version, build.cancel, [&](const std::string& text) {
+      build.report(percent, fmt::format("{} ({} of {})", text, i + 1, pins.size()));
+    }));
+    if (path.empty()) continue;
+    TRY_VOID(place_wheel(path, wheels.folder));
+    TRY(const int64_t bytes, content_bytes_of_wheel(path));
+    wheels.content_bytes += bytes;
+    wheels.requirements += pins[i].line + "\n";
+  }
+  return wheels;
+}
+
+tl::unexpected<Error> explain(const LayerBuild& build, const std::string& said) {
+  if (said.find("No space left on device") != std::string::npos) {
+    return fail(Code::kResourceExhausted, "disk_full", "the disk is full while installing the layer " + build.layer.id,
+                "free some space, then try again");
+  }
+  const size_t error = said.rfind("ERROR: ");
+  const size_t from = error != std::string::npos ? error + 7 : said.size() - std::min<size_t>(said.size(), 400);
+  return fail(Code::kInternal, "layer_failed",
+              fmt::format("installing the layer {} failed: {}", build.layer.id, said.substr(from, 400)));
+}
+
+Status install(const LayerBuild& build, const Wheels& wheels, const std::vector<std::string>& pip) {
+  const std::string upper = build.work + "/upper", work = build.work + "/work", merged = build.work + "/merged";
+  for (const std::string& folder : {upper + "/wheels", upper + "/proc", upper + "/dev", work, merged,
+                                    upper + std::string(kPrefix)}) {
+    TRY_VOID(sys::make_folders(folder));
+  }
+  TRY_VOID(sys::make_folders(upper + "/tmp", 0777));
+  TRY_VOID(sys::write_file_atomic(upper + "/requirements.txt", wheels.requirements));
+  std::string lower;  // overlayfs wants the topmost first
+  for (auto layer = build.lower.rbegin(); layer != build.lower.rend(); ++layer) {
+    if (layer->find_first_of(":,\\") != std::string::npos) {
+      return fail(Code::kInvalidArgument, "path_unsupported", "the path " + *layer + " holds ':' or ','",
+                  "set ANYCHIP_IMAGE_STORE to a folder without them");
+    }
+    lower += (lower.empty() ? "" : ":") + *layer;
+  }
+  sys::RunSpec spec;
+  spec.argv = {"unshare", "--mount", "--pid", "--net", "--ipc", "--uts", "--fork", "--kill-child", "sh", "-c",
+               std::string(kEnterScript), "enter", lower, upper, work, merged, wheels.folder, "/usr/bin/python3"};
+  spec.argv.insert(spec.argv.end(), pip.begin(), pip.end());
+  spec.argv.insert(spec.argv.end(),
+                   {"install", "--no-index", "--find-links=/wheels", "--no-deps", "--require-hashes",
+                    "--only-binary=:all:", "--no-cache-dir", "--no-input", "--disable-pip-version-check",
+                    "--no-warn-script-location", "--root-user-action=ignore", "--target", std::string(kPrefix), "-r",
+                    "/requirements.txt"});
+  spec.is_environment_clean = true;
+  spec.environment = {{"PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+                      {"HOME", "/tmp"}, {"TMPDIR", "/tmp"}, {"LC_ALL", "C.UTF-8"}, {"PIP_CONFIG_FILE", "/dev/null"}};
+  spec.timeout = hours(1);
+  spec.cancel = &build.cancel;
+  int ticks = 0;
+  spec.on_tick = [&] {
+    if (++ticks % 4 != 1) return;  // counting the files takes some 30 ms
+    const auto facts = facts_of_tree(upper);
+    const int64_t done = facts ? facts->bytes : 0;
+    const int64_t total = std::max<int64_t>(wheels.content_bytes, 1);
+    const int64_t percent = std::min<int64_t>(done * 100 / total, 100);
+    build.report(60 + static_cast<int>(percent * 37 / 100),
+                 percent < 100 ? fmt::format("{}: installing, {} of {} MB", build.layer.id, done / 1'000'000, total / 1'000'000)
+                               : build.layer.id + ": compiling");
+  };
+  TRY(const auto result, sys::run(spec));
+  if (result.exit_code != 0) return explain(build, result.out + result.err);
+  TRY_VOID(sys::make_folders(build.root + sys::parent_of(std::string(kPrefix))));
+  const std::string from = upper + std::string(kPrefix), to = build.root + std::string(kPrefix);
+  if (::rename(from.c_str(), to.c_str()) != 0) return fail_errno("move the installed packages", errno);
+  return {};
+}
+
+}  // namespace
+
+Status build_pip_layer(const LayerBuild& build) {
+  TRY(const std::string python_version, python_version_of(build.lower));
+  TRY(const auto pip, pip_command(build.lower));
+  TRY(const Wheels wheels, gather_wheels(build, python_version));
+  FAILPOINT("image.pip.gathered");
+  return install(build, wheels, pip);
+}
+
+}  // namespace anychip::agent
