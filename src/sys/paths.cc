@@ -38,7 +38,7 @@ std::string name_of(const std::string& path) {
 Result<std::string> installation_root() {
   if (const char* given = std::getenv("ANYCHIP_ROOT"); given != nullptr && *given != '\0') {
     std::string root = absolute_path(given);
-    if (is_folder(join(root, "catalog"))) return root;
+    if (is_folder(join(root, "catalog/images"))) return root;
     return fail(Code::kNotFound, "installation_not_found",
                 "ANYCHIP_ROOT is " + root + ", which holds no folder catalog/");
   }
@@ -46,7 +46,7 @@ Result<std::string> installation_root() {
   const std::string program = std::filesystem::read_symlink("/proc/self/exe", error).string();
   if (error) return fail_errno("read /proc/self/exe", error.value());
   for (std::string folder = parent_of(program); true; folder = parent_of(folder)) {
-    if (is_folder(join(folder, "catalog"))) return folder;
+    if (is_folder(join(folder, "catalog/images"))) return folder;
     if (folder == "/") break;
   }
   return fail(Code::kNotFound, "installation_not_found",
