@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -105,6 +106,7 @@ Result<Fd> make_user_namespace(uint32_t first_host_id, uint32_t count) {
                              nullptr, 0ul);
   if (pid < 0) return fail_errno("make a user namespace", errno);
   if (pid == 0) {
+    ::syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);  // we may be killed before we can kill it
     while (true) ::syscall(SYS_pause);
   }
   const auto map_ids = [&]() -> Result<Fd> {
