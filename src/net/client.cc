@@ -16,6 +16,7 @@
 #include <boost/beast/http/string_body.hpp>
 
 #include "base/time.h"
+#include "net/headers.h"
 #include "net/http.h"
 #include "net/url.h"
 
@@ -105,12 +106,7 @@ class ClientImpl final : public Client {
   std::string head_text(const Request& request) const {
     std::string text = fmt::format("{} {}{} HTTP/1.1\r\nHost: {}\r\n", request.method, url_.prefix,
                                    request.target, url_.host_header());
-    for (const auto& [name, content] : request.headers) {
-      text += name;
-      text += ": ";
-      for (char c : content) text += c == '\r' || c == '\n' ? ' ' : c;
-      text += "\r\n";
-    }
+    append_headers(text, request.headers);
     if (!request.body.empty() || (request.method != "GET" && request.method != "HEAD")) {
       if (header(request.headers, "Content-Type").empty()) {
         text += "Content-Type: application/json\r\n";

@@ -58,6 +58,19 @@ TEST_F(ClientTest, SendsAndReceivesAnyBytesOnOneConnection) {
   EXPECT_EQ(calls, 5);
 }
 
+TEST_F(ClientTest, NamesAreResolvedAndAPathPrefixIsKept) {
+  start(echo);
+  auto named = Client::create(
+      {"http://localhost:" + std::to_string(server_->port()) + "/base/", seconds(5)});
+  ASSERT_TRUE(named.has_value());
+  const auto response = (*named)->send(get("/v1/x?y"), seconds(5));
+  ASSERT_TRUE(response.has_value()) << response.error().to_string();
+  EXPECT_EQ(response->body, "/base/v1/x?y");
+  auto nowhere = Client::create({"http://no-such-host.invalid:1", seconds(5)});
+  ASSERT_TRUE(nowhere.has_value());
+  EXPECT_EQ((*nowhere)->send(get("/"), seconds(5)).error().reason, "server_unreachable");
+}
+
 TEST_F(ClientTest, LargeBodiesGoBothWays) {
   ServerOptions options;
   start(echo, options);

@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "net/answer.h"
+#include "net/headers.h"
 #include "net/problem.h"
 
 namespace anychip::net {
@@ -385,12 +386,7 @@ void Connection::send(Response response) {
 std::string Connection::head_text(const Response& response, Framing framing) const {
   std::string text =
       fmt::format("HTTP/1.1 {} {}\r\n", response.status, reason_phrase(response.status));
-  for (const auto& [name, content] : response.headers) {
-    text += name;
-    text += ": ";
-    for (char c : content) text += c == '\r' || c == '\n' ? ' ' : c;  // no header smuggled in
-    text += "\r\n";
-  }
+  append_headers(text, response.headers);
   if (header(response.headers, "Content-Type").empty() && !response.body.empty()) {
     text += "Content-Type: application/json\r\n";
   }

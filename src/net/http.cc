@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "net/headers.h"
+
 namespace anychip::net {
 namespace {
 
@@ -28,14 +30,25 @@ std::string decode_query(std::string_view text) {
   return decoded;
 }
 
+bool equals_without_case(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](char x, char y) { return lower(x) == lower(y); });
+}
+
+bool is_framing(std::string_view name) {
+  return equals_without_case(name, "content-length") ||
+         equals_without_case(name, "transfer-encoding") || equals_without_case(name, "connection");
+}
+
+void append_cleaned(std::string& text, std::string_view part) {
+  for (char c : part) text += c == '\r' || c == '\n' || c == '\0' ? ' ' : c;
+}
+
 }  // namespace
 
 std::string_view header(const Headers& headers, std::string_view name) {
   for (const auto& [key, content] : headers) {
-    if (std::equal(key.begin(), key.end(), name.begin(), name.end(),
-                   [](char a, char b) { return lower(a) == lower(b); })) {
-      return content;
-    }
+    if (equals_without_case(key, name)) return content;
   }
   return {};
 }
@@ -58,6 +71,16 @@ std::optional<std::string> Request::query(std::string_view key) const {
     return equals == std::string_view::npos ? std::string() : decode_query(pair.substr(equals + 1));
   }
   return std::nullopt;
+}
+
+void append_headers(std::string& text, const Headers& headers) {
+  for (const auto& [name, content] : headers) {
+    if (is_framing(name)) continue;
+    append_cleaned(text, name);
+    text += ": ";
+    append_cleaned(text, content);
+    text += "\r\n";
+  }
 }
 
 std::string url_encode(std::string_view text) {

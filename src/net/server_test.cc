@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "base/json.h"
+#include "base/rng.h"
 #include "net/http.h"
 #include "net/problem.h"
 #include "net/test_socket.h"
@@ -32,9 +33,9 @@ struct Behaviour {
     if (is_last_try) ++last_tries;
     const std::string path(request.path());
     if (path == "/wait") {
-      const int after = std::stoi(request.query("after").value_or("0"));
+      const int after = std::atoi(request.query("after").value_or("0").c_str());
       if (version.load() > after) return done(Response{200, {}, std::to_string(version.load())});
-      return done(Waiting{milliseconds(std::stoi(request.query("ms").value_or("10000"))),
+      return done(Waiting{milliseconds(std::atoi(request.query("ms").value_or("10000").c_str())),
                           Response{204, {}, {}}});
     }
     if (path == "/throw") throw std::runtime_error("thrown by a handler");
@@ -49,6 +50,10 @@ struct Behaviour {
       return;
     }
     if (path == "/sse") return done(stream());
+    if (path == "/big") return done(Response{200, {}, std::string(64 << 20, 'x')});
+    if (path == "/framed") {
+      return done(Response{200, {{"content-length", "99"}, {"Transfer-Encoding", "chunked"}}, "y"});
+    }
     if (path == "/injected") return done(Response{200, {{"X-A", "b\r\nX-Evil: 1"}}, "x"});
     done(Response{200,
                   {{"Content-Type", "text/plain"}},
@@ -360,6 +365,57 @@ TEST_F(ServerTest, MisbehavingHandlersAre500AndTheServerGoesOn) {
   EXPECT_NE(socket.read_until("elsewhere").find("200 OK"), std::string::npos);
   socket.send("GET /injected HTTP/1.1\r\n\r\n");
   EXPECT_EQ(socket.read_until("\r\n\r\nx").find("\r\nX-Evil"), std::string::npos);
+  socket.send("GET /framed HTTP/1.1\r\n\r\n");
+  answer = socket.read_until("\r\n\r\ny");
+  EXPECT_NE(answer.find("Content-Length: 1\r\n"), std::string::npos) << answer;
+  EXPECT_EQ(answer.find("99"), std::string::npos) << answer;
+  EXPECT_EQ(answer.find("chunked"), std::string::npos) << answer;
+}
+
+TEST_F(ServerTest, AReaderThatStallsIsDroppedAndOneThatGoesOnIsNot) {
+  ServerOptions options;
+  options.idle_timeout = milliseconds(150);
+  start(options);
+  TestSocket stalled(server_->port());
+  stalled.send("GET /big HTTP/1.1\r\n\r\n");
+  TestSocket slow(server_->port());
+  slow.send("GET /big HTTP/1.1\r\nConnection: close\r\n\r\n");
+  std::string got;
+  const auto begin = now();
+  while (now() - begin < milliseconds(600)) {  // four times the limit, but bytes go all the time
+    got += slow.read_some_now();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  got += slow.read_until("no such text", 2000);
+  EXPECT_GT(got.size(), size_t{64} << 20);
+  EXPECT_TRUE(stalled.is_closed_by_peer());
+  EXPECT_LT(stalled.read_until("no such text").size(), size_t{64} << 20);
+}
+
+TEST_F(ServerTest, AnyBytesAreSurvived) {
+  start();
+  SeededRandom random(11);
+  const std::string seeds[] = {
+      kPing, "POST /x HTTP/1.1\r\nContent-Length: 5\r\n\r\n12345",
+      "POST /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5;a=b\r\n12345\r\n0\r\nT: x\r\n\r\n",
+      "GET /wait?ms=1 HTTP/1.0\r\nExpect: 100-continue\r\nUpgrade: h2c\r\n\r\n"};
+  for (int round = 0; round < 400; ++round) {
+    std::string text = seeds[random.below(std::size(seeds))];
+    text += seeds[random.below(std::size(seeds))];
+    for (uint64_t i = 0, count = random.below(6); i <= count; ++i) {
+      const size_t at = random.below(text.size());
+      if (random.chance(50)) text[at] = static_cast<char>(random.below(256));
+      if (random.chance(20)) text.erase(at, random.below(8));
+      if (random.chance(20)) text.insert(at, text.substr(random.below(text.size() + 1), 40));
+      if (text.empty()) text = "\r";
+    }
+    TestSocket socket(server_->port());
+    socket.send(text);
+    if (random.chance(30)) socket.read_until("HTTP/1.1", 50);
+  }
+  TestSocket socket(server_->port());
+  socket.send(kPing);
+  EXPECT_NE(socket.read_until("GET 0 127.0.0.1").find("200 OK"), std::string::npos);
 }
 
 TEST_F(ServerTest, APortInUseIsSaidWithItsNumber) {

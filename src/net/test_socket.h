@@ -38,9 +38,16 @@ class TestSocket {
   }
   // Reads until `needle` is seen, the peer closes or time is up; what was read, kept across calls.
   std::string read_until(std::string_view needle, int timeout_ms = 5000) {
-    while (text_.find(needle) == std::string::npos) {
+    size_t searched = 0;
+    while (text_.find(needle, searched) == std::string::npos) {
+      searched = text_.size() < needle.size() ? 0 : text_.size() - needle.size();
       if (!read_some(timeout_ms)) break;
     }
+    return std::exchange(text_, {});
+  }
+  // What is there already, at most one read.
+  std::string read_some_now() {
+    read_some(0);
     return std::exchange(text_, {});
   }
   bool is_closed_by_peer(int timeout_ms = 5000) {
@@ -53,10 +60,10 @@ class TestSocket {
   bool read_some(int timeout_ms) {
     pollfd waiting{file_, POLLIN, 0};
     if (::poll(&waiting, 1, timeout_ms) <= 0) return false;
-    char bytes[65536];
-    const ssize_t count = ::recv(file_, bytes, sizeof bytes, 0);
+    std::string bytes(1 << 20, '\0');
+    const ssize_t count = ::recv(file_, bytes.data(), bytes.size(), 0);
     if (count <= 0) is_closed_ = true;
-    if (count > 0) text_.append(bytes, static_cast<size_t>(count));
+    if (count > 0) text_.append(bytes, 0, static_cast<size_t>(count));
     return count > 0;
   }
 
