@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -23,6 +24,9 @@ from anychip.metrics import Metrics
 
 EXIT_STOPPED = 75
 STATS_EVERY_STEPS = 50
+
+# Plug-ins raise a plain RuntimeError; these are the words of XLA, of torch_tpu and of our shim.
+_OUT_OF_MEMORY = re.compile(r"RESOURCE_EXHAUSTED|out of (device )?memory", re.IGNORECASE)
 
 
 class Schedule(Protocol):
@@ -69,6 +73,9 @@ class Run:
             self._begin()
         except Failure as failure:
             self._fail(failure)
+        except RuntimeError as error:
+            self._explain("start_failed", error)
+            raise
 
     def _begin(self) -> None:
         self.device = open_device(self.args.backend)
@@ -134,8 +141,8 @@ class Run:
         try:
             moved = [tensor.to(self.device.type, non_blocking=True) for tensor in batch]
             loss = self.model(*moved)
-        except (torch.OutOfMemoryError, RuntimeError) as error:
-            self._out_of_memory(error)
+        except RuntimeError as error:  # torch.OutOfMemoryError is one
+            self._explain("step_failed", error)
             raise
         first = batch[0]
         return self.update(loss, samples=int(first.shape[0]), tokens=first.numel())
@@ -152,8 +159,8 @@ class Run:
             self.optimizer.zero_grad(set_to_none=True)
             value = float(loss.detach())
             self.device.synchronize()
-        except (torch.OutOfMemoryError, RuntimeError) as error:
-            self._out_of_memory(error)
+        except RuntimeError as error:  # torch.OutOfMemoryError is one
+            self._explain("step_failed", error)
             raise
         step_s = time.perf_counter() - self._step_started
         self.steps_done += 1
@@ -271,12 +278,14 @@ class Run:
         if stats is not None:
             self._metrics.event("device_stats", step=self.steps_done, **stats)
 
-    def _out_of_memory(self, error: Exception) -> None:
-        """Turns the two ways of saying "out of memory" into one sentence."""
-        text = str(error)
-        if isinstance(error, torch.OutOfMemoryError) or "RESOURCE_EXHAUSTED" in text:
-            first = text.strip().splitlines()[0][:200]
+    def _explain(self, reason: str, error: RuntimeError) -> None:
+        """Out of memory, in either way of saying it, becomes one sentence; anything else is told
+        to the metrics and keeps its traceback."""
+        text = str(error).strip()
+        first = text.splitlines()[0][:300] if text else type(error).__name__
+        if isinstance(error, torch.OutOfMemoryError) or _OUT_OF_MEMORY.search(text):
             self._fail(Failure("out_of_memory", f"the device has too little memory: {first}"))
+        self._metrics.event("error", reason=reason, message=first)
 
     def _fail(self, failure: Failure) -> None:
         self._metrics.event("error", reason=failure.reason, message=failure.message)

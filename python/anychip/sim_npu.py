@@ -103,22 +103,21 @@ def _execute(op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     if op is torch.ops.aten._local_scalar_dense.default:
         return result
     if op is torch.ops.aten._to_copy.default:
-        _count_copy(first, result, leaves_device)
+        _count_copy(isinstance(first, NpuTensor), not leaves_device, result)
         if leaves_device:
             return result
-    if op is torch.ops.aten.copy_.default and not isinstance(first, NpuTensor):
-        return first  # values were copied into a host tensor
+    if op is torch.ops.aten.copy_.default:
+        _count_copy(isinstance(args[1], NpuTensor), isinstance(first, NpuTensor), result)
+        if not isinstance(first, NpuTensor):
+            return first
     return pytree.tree_map_only(
         torch.Tensor, lambda out: _as_returned(op, args, kwargs, out), result
     )
 
 
-def _count_copy(source: Any, result: torch.Tensor, leaves_device: bool) -> None:
-    size = result.numel() * result.element_size()
-    if leaves_device:
-        _copied["out"] += size
-    elif not isinstance(source, NpuTensor):
-        _copied["in"] += size
+def _count_copy(from_device: bool, to_device: bool, result: torch.Tensor) -> None:
+    if from_device != to_device:
+        _copied["in" if to_device else "out"] += result.numel() * result.element_size()
 
 
 def _as_returned(op: Any, args: Sequence[Any], kwargs: dict[str, Any], out: torch.Tensor) -> Any:
