@@ -1,4 +1,6 @@
 // Lists of what there is: catalogue, offers, nodes, disks, the account.
+#include <map>
+
 #include <fmt/format.h>
 
 #include "catalog/catalog.h"
@@ -66,6 +68,37 @@ std::string joined(const json::array& items, std::string_view between = ", ") {
     if (!item.is_string()) continue;
     if (!out.empty()) out += between;
     out += std::string_view(item.get_string());
+  }
+  return out;
+}
+
+// "cpu 1/2, tpu-sim 2/2": free of all, by chip.
+std::string devices_text(const json::object& node) {
+  std::map<std::string, std::pair<int, int>> by_chip;
+  for (const json::value& value : json::array_at(node, "devices")) {
+    const json::object& device = value.as_object();
+    auto& [free, all] = by_chip[string_at(device, "chip")];
+    const std::string state = string_at(device, "state");
+    free += state == "free" ? 1 : 0;
+    all += state == "gone" ? 0 : 1;
+  }
+  std::string out;
+  for (const auto& [chip, counts] : by_chip) {
+    out += fmt::format("{}{} {}/{}", out.empty() ? "" : ", ", chip, counts.first, counts.second);
+  }
+  return out;
+}
+
+std::string images_text(const json::object& node) {
+  std::string out;
+  for (const json::value& value : json::array_at(node, "images")) {
+    const json::object& image = value.as_object();
+    const std::string state = string_at(image, "state");
+    const bool is_begun = state == "preparing" && !string_at(image, "progress_text").empty();
+    if (state == "preparing" && !is_begun) continue;  // nobody has asked for it yet
+    out += fmt::format("{}{}/{} {}", out.empty() ? "" : ", ", string_at(image, "image"),
+                       string_at(image, "variant"), state);
+    if (is_begun) out += fmt::format(" {} %", int_at(image, "progress_percent"));
   }
   return out;
 }
@@ -151,25 +184,12 @@ Status cmd_node(Context& context) {
   TRY(const json::object list, list_from(context, "/v1/nodes"));
   return show_list(
       context, list,
-      {{"NODE", Align::kLeft, true}, {"STATE"}, {"DEVICES", Align::kLeft, true}, {"IMAGES", Align::kLeft, true},
+      {{"NODE", Align::kLeft, true}, {"STATE"}, {"FREE", Align::kLeft, true}, {"IMAGES", Align::kLeft, true},
        {"DISK FREE", Align::kRight}, {"LAST SEEN", Align::kLeft}},
       [](Table& table, const json::object& item) {
-        std::string devices, images;
-        for (const json::value& value : json::array_at(item, "devices")) {
-          const json::object& device = value.as_object();
-          devices += fmt::format("{}{} {}", devices.empty() ? "" : ", ", string_at(device, "id"),
-                                 string_at(device, "state"));
-        }
-        for (const json::value& value : json::array_at(item, "images")) {
-          const json::object& image = value.as_object();
-          const std::string state = string_at(image, "state");
-          images += fmt::format("{}{}/{} {}", images.empty() ? "" : ", ", string_at(image, "image"),
-                                string_at(image, "variant"), state);
-          if (state == "building") images += fmt::format(" {} %", int_at(image, "progress_percent"));
-        }
         const std::string state = string_at(item, "state");
         table.add({Cell(string_at(item, "name"), Style::kStrong),
-                   Cell(state, state == "ready" ? Style::kGood : Style::kBad), devices, images,
+                   Cell(state, state == "ready" ? Style::kGood : Style::kBad), devices_text(item), images_text(item),
                    format_bytes(int_at(item, "pool_free_bytes")), format_time(string_at(item, "last_seen_at"))});
       },
       "no node has enrolled: `anychip up` starts the agent");

@@ -126,13 +126,41 @@ Result<json::object> ask_patiently(Context& context, const std::function<Result<
   }
 }
 
+std::string preparing_text(const json::object& nodes, std::string_view image, std::string_view variant) {
+  for (const json::value& item : json::array_at(nodes, "items")) {
+    for (const json::value& value : json::array_at(item.as_object(), "images")) {
+      const json::object& one = value.as_object();
+      const std::string text = string_at(one, "progress_text");
+      const bool is_wanted = (image.empty() || string_at(one, "image") == image) &&
+                             (variant.empty() || string_at(one, "variant") == variant);
+      if (!is_wanted || text.empty() || string_at(one, "state") != "preparing") continue;
+      return fmt::format("{}/{} {} %: {}", string_at(one, "image"), string_at(one, "variant"),
+                         int_at(one, "progress_percent"), text);
+    }
+  }
+  return {};
+}
+
+std::string progress_line(Context& context, const json::object& run) {
+  std::string line = run_line(run);
+  const std::string state = string_at(run, "state");
+  if (state != "preparing" && state != "switching") return line;
+  const Result<Api*> api = context.api();
+  if (!api) return line;
+  const Result<json::object> nodes = (*api)->list("/v1/nodes");
+  if (!nodes) return line;
+  const std::string variant = state == "preparing" ? string_at(run, "variant") : std::string();
+  const std::string text = preparing_text(*nodes, string_at(run, "image"), variant);
+  return text.empty() ? line : line + "; image " + text;
+}
+
 Result<json::object> wait_until_ended(Context& context, const std::string& run,
                                       std::optional<Duration> timeout) {
   const MonoTime begun = context.clock->mono_now();
   Progress progress(context);
   while (true) {
     TRY(json::object now, ask_patiently(context, [&](Api& api) { return api.get(run_path(run)); }));
-    progress.show(run_line(now));
+    progress.show(progress_line(context, now), string_at(now, "state"));
     if (is_ended(string_at(now, "state"))) return now;
     if (timeout && context.clock->mono_now() - begun >= *timeout) {
       return fail(Code::kDeadlineExceeded, "wait_timeout",
@@ -224,8 +252,8 @@ Status cmd_wait(Context& context, const WaitOptions& options) {
   while (true) {
     TRY(const json::object run,
         ask_patiently(context, [&](Api& api) { return api.get(run_path(options.run)); }));
-    progress.show(run_line(run));
     const std::string state = string_at(run, "state");
+    progress.show(progress_line(context, run), state);
     const bool has_goal = options.step.has_value() || !options.state.empty();
     const bool is_step_reached = options.step && int_at(run, "step") >= *options.step;
     const bool is_reached = is_step_reached || (!options.state.empty() && state == options.state);

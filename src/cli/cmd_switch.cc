@@ -54,7 +54,13 @@ Result<json::object> follow_switch(Context& context, const std::string& run, jso
   while (string_at(move, "state") == "active") {
     const Result<json::object> now =
         ask_patiently(context, [&](Api& api) { return api.get(run_path(run)); });
-    progress.show(step_line(move, now ? *now : json::object{}));
+    std::string line = step_line(move, now ? *now : json::object{});
+    if (string_at(move, "step_name") == "prepare") {  // the first switch to a chip builds its image
+      const Result<json::object> nodes = ask_patiently(context, [](Api& api) { return api.list("/v1/nodes"); });
+      const std::string image = nodes ? preparing_text(*nodes) : "";
+      if (!image.empty()) line += "; image " + image;
+    }
+    progress.show(line, string_at(move, "step_name"));
     context.pause(kPollEvery);
     TRY(move, switch_by_id(context, run, id));
   }

@@ -19,8 +19,8 @@ constexpr Duration kAgentReadyMax = minutes(3);  // the first start makes the po
 constexpr Duration kPollEvery = milliseconds(100);
 constexpr std::string_view kFirstAccount = "me";
 
-Error start_failed(const Context& context, Role role, std::string_view what) {
-  const std::string tail = log_tail(context.data, role);
+Error start_failed(const Context& context, Role role, const Started& started, std::string_view what) {
+  const std::string tail = log_tail(context.data, role, started.log_offset);
   return {Code::kUnknown, fmt::format("{}_not_ready", name_of(role)),
           fmt::format("the {} {}{}", name_of(role), what, tail.empty() ? "" : ". Its last words:\n" + tail),
           fmt::format("the whole log: {}", log_path_of(context.data, role)), {}};
@@ -29,20 +29,20 @@ Error start_failed(const Context& context, Role role, std::string_view what) {
 Result<int> start_server(Context& context, const UpOptions& options, const ProcessSeen& before) {
   int port = options.port;
   if (port == 0 && check_port_free(before.port)) port = before.port;  // clients keep working
-  TRY(const pid_t pid, start_process({context.data, Role::kServer, port, 0, ""}));
+  TRY(const Started started, start_process({context.data, Role::kServer, port, 0, ""}));
   Progress progress(context);
   const MonoTime begun = context.clock->mono_now();
   while (context.clock->mono_now() - begun < kServerReadyMax) {
     progress.show("server: starting");
     const ProcessSeen seen = find_process(context.data, Role::kServer);
-    if (seen.pid == pid && seen.port > 0) {
+    if (seen.pid == started.pid && seen.port > 0) {
       TRY(const auto api, Api::connect(fmt::format("http://127.0.0.1:{}", seen.port), "", "en", context.data));
       if (api->get("/readyz", seconds(2))) return seen.port;
     }
-    if (!sys::is_alive(pid)) return tl::unexpected(start_failed(context, Role::kServer, "ended at once"));
+    if (!sys::is_alive(started.pid)) return tl::unexpected(start_failed(context, Role::kServer, started, "ended at once"));
     context.pause(kPollEvery);
   }
-  return tl::unexpected(start_failed(context, Role::kServer, "is not ready after a minute"));
+  return tl::unexpected(start_failed(context, Role::kServer, started, "is not ready after a minute"));
 }
 
 // client.json with an account whose token the server accepts; makes account "me" when there is none.
@@ -68,19 +68,8 @@ Status ensure_account(Context& context, const std::string& url) {
   return save_client_file(context.data, file);
 }
 
-// "pytorch/cpu 40 %: torch: installing", or "" when nothing is being built.
-std::string building_text(const json::object& node) {
-  for (const json::value& value : json::array_at(node, "images")) {
-    const json::object& image = value.as_object();
-    if (string_at(image, "state") != "building") continue;
-    return fmt::format("{}/{} {} %: {}", string_at(image, "image"), string_at(image, "variant"),
-                       json::int_at(image, "progress_percent"), string_at(image, "progress_text"));
-  }
-  return {};
-}
-
 Status start_agent(Context& context, const UpOptions& options) {
-  TRY(const pid_t pid,
+  TRY(const Started started,
       start_process({context.data, Role::kAgent, 0, options.pool_gib, options.node_name}));
   TRY(Api* const api, context.api());
   Progress progress(context);
@@ -93,13 +82,12 @@ Status start_agent(Context& context, const UpOptions& options) {
       const json::object& node = item.as_object();
       const bool is_fresh = string_at(node, "last_seen_at") >= begun_at.substr(0, 19);
       if (string_at(node, "state") == "ready" && is_fresh) return {};
-      if (const std::string building = building_text(node); !building.empty()) text = building;
     }
     progress.show(text);
-    if (!sys::is_alive(pid)) return tl::unexpected(start_failed(context, Role::kAgent, "ended at once"));
+    if (!sys::is_alive(started.pid)) return tl::unexpected(start_failed(context, Role::kAgent, started, "ended at once"));
     context.pause(kPollEvery);
   }
-  return tl::unexpected(start_failed(context, Role::kAgent, "is not ready after three minutes"));
+  return tl::unexpected(start_failed(context, Role::kAgent, started, "is not ready after three minutes"));
 }
 
 Status report_up(Context& context, const std::string& url, bool was_up) {

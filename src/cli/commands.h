@@ -108,6 +108,11 @@ bool is_ended(std::string_view state);
 Style style_of_state(std::string_view state);
 // Asks again while the server cannot be reached (it may be restarting), at most for a minute.
 Result<json::object> ask_patiently(Context& context, const std::function<Result<json::object>(Api&)>& ask);
+// One line about a run for a progress display; while an image is being prepared for it, how far that is.
+std::string progress_line(Context& context, const json::object& run);
+// "pytorch/cpu 40 %: torch: installing" of the nodes' images that are being prepared ("" = none);
+// `image` and `variant` restrict it.
+std::string preparing_text(const json::object& nodes, std::string_view image = {}, std::string_view variant = {});
 // Waits until the run has ended; shows state, step, loss and cost meanwhile. The last Run.
 Result<json::object> wait_until_ended(Context& context, const std::string& run, std::optional<Duration> timeout);
 // Follows the log until the run has ended.

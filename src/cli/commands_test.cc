@@ -133,12 +133,15 @@ TEST_F(Commands, CatalogueListsAreTables) {
       "command":["python","train.py"],"expected_cost":"under ¥2"}],"next_cursor":null})");
   route("GET /v1/nodes", R"({"items":[{"id":"nod_1","name":"n1","state":"ready","last_seen_at":"2026-11-30T20:00:00Z",
       "devices":[{"id":"cpu-0","chip":"cpu","state":"free"}],"images":[{"image":"pytorch","variant":"cpu",
-      "state":"building","progress_percent":40}],"pool_free_bytes":1073741824}],"next_cursor":null})");
+      "state":"preparing","progress_percent":40,"progress_text":"torch: installing"},{"image":"pytorch",
+      "variant":"tpu-sim","state":"preparing","progress_percent":0,"progress_text":""}],"pool_free_bytes":1073741824}],"next_cursor":null})");
   EXPECT_THAT(call({"chip"}).out, HasSubstr("CPU"));
   EXPECT_THAT(call({"image"}).out, HasSubstr("layers"));
   EXPECT_THAT(call({"template", "list"}).out, HasSubstr("tang-poem-gpt"));
   const std::string nodes = call({"node"}).out;
-  EXPECT_THAT(nodes, HasSubstr("building 40 %"));
+  EXPECT_THAT(nodes, HasSubstr("pytorch/cpu preparing 40 %"));
+  EXPECT_THAT(nodes, Not(HasSubstr("pytorch/tpu-sim"))) << "nobody has asked for it";
+  EXPECT_THAT(nodes, HasSubstr("cpu 1/1"));
   EXPECT_THAT(nodes, HasSubstr("1 GiB"));
 }
 
@@ -216,6 +219,16 @@ TEST_F(Commands, StopWaitsUntilTheRunHasEnded) {
   EXPECT_EQ(stopped.status, 0) << stopped.err;
   EXPECT_THAT(stopped.out, HasSubstr("stopped"));
   EXPECT_EQ(asked, 2);
+}
+
+TEST_F(Commands, WaitingForAnImageShowsHowFarItIs) {
+  route("GET /v1/runs/demo", with(kRun, "running", "preparing"));
+  route("GET /v1/nodes", R"({"items":[{"images":[{"image":"pytorch","variant":"tpu-sim","state":"preparing",
+      "progress_percent":10,"progress_text":"other"},{"image":"pytorch","variant":"cpu","state":"preparing",
+      "progress_percent":40,"progress_text":"torch: installing"}]}],"next_cursor":null})");
+  const Outcome late = call({"wait", "demo", "--timeout", "1"});
+  EXPECT_EQ(late.status, 9);
+  EXPECT_THAT(late.err, HasSubstr("pytorch/cpu 40 %: torch: installing"));
 }
 
 TEST_F(Commands, WaitReachesAStepOrAStateOrTheEnd) {

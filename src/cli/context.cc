@@ -17,6 +17,8 @@
 namespace anychip::cli {
 namespace {
 
+constexpr Duration kLineEvery = seconds(10);
+
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? std::string() : std::string(value);
@@ -93,14 +95,20 @@ void Context::pause(Duration how_long) const {
   std::this_thread::sleep_for(std::chrono::microseconds(how_long.us));
 }
 
-void Progress::show(std::string_view text) {
+void Progress::show(std::string_view text, std::string_view key) {
   const std::string line = one_line(text);
   if (line == shown_) return;
-  shown_ = line;
   if (!context_.terminal.err_is_tty) {
+    const MonoTime now = context_.clock->mono_now();
+    const bool is_same = !shown_.empty() && key == key_;
+    if (is_same && now - said_ < kLineEvery) return;
+    shown_ = line;
+    key_ = key;
+    said_ = now;
     context_.say(line);
     return;
   }
+  shown_ = line;
   const int columns = context_.terminal.columns > 0 ? context_.terminal.columns : 80;
   context_.terminal.err("\r\x1b[2K" + fit(line, columns - 1));
 }

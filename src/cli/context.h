@@ -54,18 +54,20 @@ struct Context {
   std::unique_ptr<Api> api_;
 };
 
-// A line on stderr that shows how far something is: redrawn in place on a terminal, one line per
-// change elsewhere. The destructor ends the line.
+// A line on stderr that shows how far something is: redrawn in place on a terminal; elsewhere a line
+// when `key` (a state, a step of eight) changes and at most every ten seconds within one, so that a log
+// shows life without drowning. The destructor ends the line.
 class Progress {
  public:
   explicit Progress(const Context& context) : context_(context) {}
   ~Progress() { end(); }
-  void show(std::string_view text);
+  void show(std::string_view text, std::string_view key = {});
   void end();
 
  private:
   const Context& context_;
-  std::string shown_;
+  std::string shown_, key_;
+  MonoTime said_;
 };
 
 // `message` of an error as it is shown to a person, with its hint and all fields.

@@ -1,9 +1,11 @@
 #include "cli/processes.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,6 +26,7 @@ namespace anychip::cli {
 namespace {
 
 constexpr size_t kTailLines = 6;
+constexpr int64_t kTailBytesMax = 64 << 10;
 
 // The zero-separated words of /proc/PID/cmdline or environ.
 std::vector<std::string> words_of(pid_t pid, std::string_view file) {
@@ -77,18 +80,20 @@ std::string log_path_of(const std::string& data, Role role) {
   return fmt::format("{}/logs/{}.log", data, name_of(role));
 }
 
-std::string log_tail(const std::string& data, Role role) {
-  const std::string path = log_path_of(data, role);
-  std::string text = sys::read_file(path).value_or("");
+std::string log_tail(const std::string& data, Role role, int64_t offset) {
+  const Result<sys::Fd> log = sys::open_file(log_path_of(data, role), O_RDONLY);
+  if (!log) return {};
+  std::string text = sys::read_range(log->get(), offset, kTailBytesMax).value_or("");
+  while (text.ends_with('\n')) text.pop_back();
   size_t begin = text.size();
-  for (size_t lines = 0; begin > 0 && lines <= kTailLines; ++lines) {
+  for (size_t lines = 0; begin > 0 && lines < kTailLines; ++lines) {
     begin = text.rfind('\n', begin - 1);
     if (begin == std::string::npos) begin = 0;
   }
-  return text.substr(begin);
+  return text.substr(text[begin] == '\n' ? begin + 1 : begin);
 }
 
-Result<pid_t> start_process(const StartSpec& spec) {
+Result<Started> start_process(const StartSpec& spec) {
   std::error_code error;
   const std::string program = std::filesystem::read_symlink("/proc/self/exe", error).string();
   if (error) return fail_errno("read /proc/self/exe", error.value());
@@ -107,7 +112,11 @@ Result<pid_t> start_process(const StartSpec& spec) {
                           {"PATH", std::string(path == nullptr ? "" : path) + ":/usr/sbin:/sbin:/usr/bin:/bin"}};
   detached.cwd = std::string("/");
   detached.log_path = log_path_of(spec.data, spec.role);
-  return sys::spawn_detached(detached);
+  Started started;
+  struct stat log {};
+  if (stat(detached.log_path.c_str(), &log) == 0) started.log_offset = log.st_size;
+  TRY(started.pid, sys::spawn_detached(detached));
+  return started;
 }
 
 Status end_process(const std::string& data, Role role, Duration patience) {

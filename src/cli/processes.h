@@ -30,11 +30,15 @@ struct StartSpec {
   int pool_gib = 0;
   std::string node_name;
 };
-// Detached, in a session of its own, log in DATA/logs/ROLE.log.
-Result<pid_t> start_process(const StartSpec& spec);
+struct Started {
+  pid_t pid = 0;
+  int64_t log_offset = 0;  // its own words begin there
+};
+// Detached, in a session of its own, log appended to DATA/logs/ROLE.log.
+Result<Started> start_process(const StartSpec& spec);
 std::string log_path_of(const std::string& data, Role role);
-// The last lines of its log, for an error message.
-std::string log_tail(const std::string& data, Role role);
+// The last lines of its log after `offset`, for an error message.
+std::string log_tail(const std::string& data, Role role, int64_t offset);
 
 // SIGTERM, after `patience` SIGKILL; back when it is gone. Not running = done.
 Status end_process(const std::string& data, Role role, Duration patience);
