@@ -302,17 +302,38 @@ struct LoadedExecutableAddressableDevicesArgs {
   Device* const* addressable_devices;
   size_t num_addressable_devices;
 };
+struct ExecuteOptions {
+  size_t struct_size;
+  Extension* extension_start;
+  void* send_callbacks;
+  void* recv_callbacks;
+  size_t num_send_ops;
+  size_t num_recv_ops;
+  int launch_id;
+  const int64_t* non_donatable_input_indices;
+  size_t num_non_donatable_input_indices;
+  void* context;
+  const char* call_location;
+  size_t num_tasks;
+  int* task_ids;
+  int64_t* incarnation_ids;
+};
 struct LoadedExecutableExecuteArgs {
   size_t struct_size;
   Extension* extension_start;
   LoadedExecutable* executable;
-  void* options;
+  ExecuteOptions* options;
   Buffer* const* const* argument_lists;
   size_t num_devices;
   size_t num_args;
   Buffer** const* output_lists;
   Event** device_complete_events;
   Device* execute_device;
+};
+struct EventArgs {  // Event_Destroy, Event_Await
+  size_t struct_size;
+  Extension* extension_start;
+  Event* event;
 };
 struct BufferArgs {  // Buffer_Destroy, Buffer_Delete
   size_t struct_size;
@@ -390,6 +411,8 @@ enum Entry : size_t {
   kErrorGetCode = 2,
   kPluginInitialize = 3,
   kPluginAttributes = 4,
+  kEventDestroy = 5,
+  kEventAwait = 8,
   kClientCreate = 10,
   kClientAddressableDevices = 16,
   kClientCompile = 20,

@@ -5,8 +5,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
+#include <set>
 #include <string>
-#include <vector>
 
 #include "pjrt/c_api.h"
 
@@ -49,6 +50,24 @@ std::atomic<int> live_buffers{0};
 std::atomic<int> executions{0};
 std::string client_options;
 
+// What tests leave behind stays reachable, so that a leak checker speaks of the shim only.
+std::mutex kept_mutex;
+auto& kept = *new std::set<const void*>;
+template <class T>
+T* keep(T* object) {
+  const std::lock_guard lock(kept_mutex);
+  kept.insert(object);
+  return object;
+}
+template <class T>
+void drop(T* object) {
+  {
+    const std::lock_guard lock(kept_mutex);
+    kept.erase(object);
+  }
+  delete object;
+}
+
 abi::Error* refuse(abi::ErrorCode code, std::string message) {
   auto* error = new FakeError;
   error->code = code;
@@ -58,7 +77,7 @@ abi::Error* refuse(abi::ErrorCode code, std::string message) {
 
 abi::Buffer* new_buffer(size_t bytes, FakeDevice* device, FakeMemory* memory) {
   ++live_buffers;
-  return reinterpret_cast<abi::Buffer*>(new FakeBuffer{bytes, device, memory, false});
+  return reinterpret_cast<abi::Buffer*>(keep(new FakeBuffer{bytes, device, memory, false}));
 }
 FakeBuffer& of(abi::Buffer* buffer) { return *reinterpret_cast<FakeBuffer*>(buffer); }
 
@@ -129,11 +148,11 @@ abi::Error* from_host(void* raw) {
 abi::Error* compile(void* raw) {
   auto& args = *static_cast<abi::ClientCompileArgs*>(raw);
   const std::string code(args.program->code, args.program->code_size);
-  auto* program = new FakeProgram;
+  auto* program = keep(new FakeProgram);
   const int found = std::sscanf(code.c_str(), "%d %lld temp %lld alias %lld", &program->outputs,
                                 &program->bytes, &program->temp, &program->alias);
   if (found != 4) {
-    delete program;
+    drop(program);
     return refuse(abi::kInvalidArgument, "not a program");
   }
   args.executable = reinterpret_cast<abi::LoadedExecutable*>(program);
@@ -182,13 +201,13 @@ abi::Error* program_sizes(void* raw) {
 }
 abi::Error* no_effect(void*) { return nullptr; }
 abi::Error* program_destroy(void* raw) {
-  delete reinterpret_cast<FakeProgram*>(
-      static_cast<abi::LoadedExecutableDestroyArgs*>(raw)->executable);
+  drop(reinterpret_cast<FakeProgram*>(
+      static_cast<abi::LoadedExecutableDestroyArgs*>(raw)->executable));
   return nullptr;
 }
 
 abi::Error* buffer_destroy(void* raw) {
-  delete &of(static_cast<abi::BufferArgs*>(raw)->buffer);
+  drop(&of(static_cast<abi::BufferArgs*>(raw)->buffer));
   --live_buffers;
   return nullptr;
 }

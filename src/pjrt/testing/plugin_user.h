@@ -71,6 +71,7 @@ class PluginUser {
     args.memory = memory;
     abi::Error* error = call(abi::kClientBufferFromHostBuffer, args);
     *made = error == nullptr ? args.buffer : nullptr;
+    if (error == nullptr) finish(args.done_with_host_buffer);
     return error;
   }
   abi::Error* compile(std::string text, abi::LoadedExecutable** made,
@@ -92,7 +93,8 @@ class PluginUser {
   }
   // Runs on the first device; `outputs` has as many places as the program has outputs.
   abi::Error* execute(abi::LoadedExecutable* program, const std::vector<abi::Buffer*>& arguments,
-                      std::vector<abi::Buffer*>& outputs, void* options = nullptr) const {
+                      std::vector<abi::Buffer*>& outputs,
+                      abi::ExecuteOptions* options = nullptr) const {
     abi::Buffer* const* argument_list = arguments.data();
     abi::Buffer** output_list = outputs.data();
     abi::LoadedExecutableExecuteArgs args{};
@@ -103,6 +105,16 @@ class PluginUser {
     args.num_args = arguments.size();
     args.output_lists = &output_list;
     return call(abi::kLoadedExecutableExecute, args);
+  }
+  // Waits for the copy.
+  abi::Error* to_host(abi::Buffer* buffer, void* data, size_t bytes) const {
+    abi::BufferToHostBufferArgs args{};
+    args.src = buffer;
+    args.dst = data;
+    args.dst_size = bytes;
+    abi::Error* error = call(abi::kBufferToHostBuffer, args);
+    if (error == nullptr) finish(args.event);
+    return error;
   }
   abi::Error* release(abi::Entry entry, abi::Buffer* buffer) const {
     abi::BufferArgs args{};
@@ -120,6 +132,13 @@ class PluginUser {
   }
 
  private:
+  void finish(abi::Event* event) const {
+    if (event == nullptr) return;
+    abi::EventArgs args{};
+    args.event = event;
+    take(call(abi::kEventAwait, args));
+    take(call(abi::kEventDestroy, args));
+  }
   void find_devices() {
     abi::ClientAddressableDevicesArgs args{};
     args.client = client_;
