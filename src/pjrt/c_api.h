@@ -1,7 +1,8 @@
 // The part of the PJRT C interface that this module touches: order of the function table, struct
-// layouts, enum values. Written by us from those facts; check_abi.py compares every size and offset
-// with a published header. Rules of that interface: a struct only ever grows at its end, its first
-// member says how many bytes its creator knew, so reach a member or table entry only when covered.
+// layouts, enum values. Written by us from those facts; tests/python/test_pjrt_abi.py compares every
+// member and place with a published header. Rules of that interface: a struct only ever grows at its
+// end, and its first member says how many bytes its creator knew, so reach a member or a table entry
+// only when it is covered.
 #pragma once
 
 #include <cstddef>
