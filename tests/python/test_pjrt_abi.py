@@ -1,5 +1,5 @@
-"""src/pjrt/c_api.h is written by hand: every struct, member and table place in it is compared with a
-published header, by the compiler. The header comes out of a pinned wheel, downloaded for this test
+"""src/pjrt/c_api.h is written by hand: every struct, member and table place in it is compared with
+a published header, by the compiler. The header comes out of a pinned wheel, downloaded for this test
 only; nothing of it is kept in the repository."""
 
 from __future__ import annotations
@@ -80,11 +80,7 @@ def structs_of(text: str) -> dict[str, list[str]]:
 def entries_of(text: str) -> dict[str, int]:
     body = re.search(r"enum Entry : size_t \{(.*?)\};", text, re.DOTALL)
     assert body
-    return {
-        n: int(v)
-        for n, v in re.findall(r"k(\w+) = (\d+)", body[1])
-        if n not in NEWER_ENTRIES
-    }
+    return {n: int(v) for n, v in re.findall(r"k(\w+) = (\d+)", body[1]) if n not in NEWER_ENTRIES}
 
 
 @pytest.fixture(scope="module")
@@ -109,9 +105,7 @@ def header(tmp_path_factory: pytest.TempPathFactory) -> Path:
         wheel = next(cache.glob("xla_cpu_pjrt-0.0.1-*.whl"), None)
         if wheel is None:
             why = got.stderr.strip().splitlines()
-            pytest.skip(
-                f"{WHEEL} cannot be downloaded: {why[-1] if why else got.returncode}"
-            )
+            pytest.skip(f"{WHEEL} cannot be downloaded: {why[-1] if why else got.returncode}")
     with wheel.open("rb") as file:
         assert hashlib.file_digest(file, "sha256").hexdigest() == WHEEL_SHA256
     folder = tmp_path_factory.mktemp("header")
@@ -133,9 +127,7 @@ def compiles(source: str, header: Path, folder: Path) -> str:
         f"-I{ROOT / 'src'}",
         f"-I{header.parent}",
     ]
-    return subprocess.run(
-        [*command, str(file)], capture_output=True, text=True, check=False
-    ).stderr
+    return subprocess.run([*command, str(file)], capture_output=True, text=True, check=False).stderr
 
 
 def check_source(text: str) -> str:
@@ -162,8 +154,9 @@ def check_source(text: str) -> str:
             f' "{ENTRIES.get(ours, ours)}", "{ours}");'
         )
     bits = "static_assert(abi::kBitsOfType[PJRT_Buffer_Type_{}] == {});"
-    for name, size in {"PRED": 8, "S64": 64, "F16": 16, "F32": 32, "F64": 64, "BF16": 16, "C128": 128,
-                       "F8E4M3FNUZ": 8, "S4": 4, "TOKEN": 0, "U2": 2, "F4E2M1FN": 4}.items():  # fmt: skip
+    sizes = {"PRED": 8, "S64": 64, "F16": 16, "F32": 32, "F64": 64, "BF16": 16, "C128": 128,
+             "F8E4M3FNUZ": 8, "S4": 4, "TOKEN": 0, "U2": 2, "F4E2M1FN": 4}  # fmt: skip
+    for name, size in sizes.items():
         lines.append(bits.format(name, size))
     lines.append("static_assert(abi::kTypeF32 == PJRT_Buffer_Type_F32);")
     for code in [
@@ -174,23 +167,20 @@ def check_source(text: str) -> str:
         "kFailedPrecondition",
     ]:
         upper = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", code[1:]).upper()
-        lines.append(
-            f"static_assert(int(abi::{code}) == int(PJRT_Error_Code_{upper}));"
-        )
+        lines.append(f"static_assert(int(abi::{code}) == int(PJRT_Error_Code_{upper}));")
     lines.append("static_assert(int(abi::kInt64) == int(PJRT_NamedValue_kInt64));")
     return "\n".join(lines) + "\n"
 
 
 def with_names(source: str, header_text: str) -> str:
     """Adds the order of the published table: entry names without PJRT_, the underscores as ours."""
-    table = re.findall(
-        r"^\s+_PJRT_API_STRUCT_FIELD\(PJRT_(\w+)\);", header_text, re.MULTILINE
-    )
+    table = re.findall(r"^\s+_PJRT_API_STRUCT_FIELD\(PJRT_(\w+)\);", header_text, re.MULTILINE)
     assert len(table) > 100
     known = set(ENTRIES.values())
     names = ", ".join(f'"{n if n in known else n.replace("_", "")}"' for n in table)
     head, rest = source.split("namespace abi", 1)
-    return f"{head}#include <string_view>\nconstexpr const char* names[] = {{{names}}};\nnamespace abi{rest}"
+    table = f"#include <string_view>\nconstexpr const char* names[] = {{{names}}};\n"
+    return f"{head}{table}namespace abi{rest}"
 
 
 def test_matches_the_published_header(header: Path, tmp_path: Path) -> None:
@@ -202,9 +192,7 @@ def test_matches_the_published_header(header: Path, tmp_path: Path) -> None:
     assert compiles(source, header, tmp_path) == ""
 
 
-def test_a_wrong_member_and_a_wrong_place_are_found(
-    header: Path, tmp_path: Path
-) -> None:
+def test_a_wrong_member_and_a_wrong_place_are_found(header: Path, tmp_path: Path) -> None:
     text = OURS.read_text()
     source = with_names(check_source(text), header.read_text())
     wrong_place = source.replace("names[10]", "names[11]")
