@@ -1,6 +1,6 @@
-"""src/pjrt/c_api.h is written by hand: every struct, member and table place in it is compared with
-a published header, by the compiler. The header comes out of a pinned wheel, downloaded for this test
-only; nothing of it is kept in the repository."""
+"""src/pjrt/c_api.h is written by hand: every struct, member and table place in it is compared
+with a published header, by the compiler. The header comes out of a pinned wheel, downloaded for
+this test only; nothing of it is kept in the repository."""
 
 from __future__ import annotations
 
