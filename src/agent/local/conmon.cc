@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "base/failpoint.h"
 #include "base/json.h"
 #include "sys/process.h"
 
@@ -18,6 +20,7 @@ namespace anychip::agent {
 namespace {
 
 constexpr int kSyncFd = 3;
+constexpr int kJoinPatienceMs = 20'000;
 constexpr int kCreatePatienceMs = 60'000;
 
 Result<std::string> program_path(const std::string& name) {
@@ -34,22 +37,26 @@ Result<std::string> program_path(const std::string& name) {
               "apt-get install " + name);
 }
 
-// fork and exec with one step that posix_spawn lacks: entering cgroups first. If we are killed right
-// after the fork, the child is already findable, or ends without having done anything.
-Result<pid_t> spawn(std::vector<std::string> argv, std::vector<std::string> environment,
-                    const std::vector<sys::Fd>& cgroup, int sync_fd) {
-  std::vector<char*> argv_pointers, environment_pointers;
-  for (std::string& text : argv) argv_pointers.push_back(text.data());
-  for (std::string& text : environment) environment_pointers.push_back(text.data());
-  argv_pointers.push_back(nullptr);
-  environment_pointers.push_back(nullptr);
-  const pid_t pid = fork();
-  if (pid < 0) return fail_errno("fork", errno);
-  if (pid > 0) return pid;
+struct Argv {
+  explicit Argv(std::vector<std::string> words) : texts(std::move(words)) {
+    for (std::string& text : texts) pointers.push_back(text.data());
+    pointers.push_back(nullptr);
+  }
+  std::vector<std::string> texts;
+  std::vector<char*> pointers;
+};
+
+// In the child: system calls only, until exec.
+[[noreturn]] void become_conmon(const Argv& argv, const Argv& environment,
+                                const std::vector<sys::Fd>& cgroup, int sync_fd, int gate_fd,
+                                int parents_gate_fd) {
+  close(parents_gate_fd);  // so that the parent's death is seen as the end of the stream
   setsid();  // a kill of the agent's process group or terminal does not reach it
   for (const sys::Fd& procs : cgroup) {
     if (write(procs.get(), "0", 1) != 1) _exit(126);
   }
+  char byte = 0;
+  if (write(gate_fd, "j", 1) != 1 || read(gate_fd, &byte, 1) != 1) _exit(126);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -63,8 +70,36 @@ Result<pid_t> spawn(std::vector<std::string> argv, std::vector<std::string> envi
   }
   // The agent's own descriptors are CLOEXEC; what a careless library left open is closed here.
   close_range(kSyncFd + 1, ~0U, 0);
-  execve(argv_pointers[0], argv_pointers.data(), environment_pointers.data());
+  execve(argv.pointers[0], argv.pointers.data(), environment.pointers.data());
   _exit(127);
+}
+
+// fork and exec with a step that posix_spawn lacks: the child enters its cgroups and says so, and
+// goes on only when told. Killed at any instant, we leave a child that ends by itself (it has done
+// nothing) or one that is in its cgroups, where the next agent finds it.
+Result<pid_t> spawn(const Argv& argv, const Argv& environment, const std::vector<sys::Fd>& cgroup,
+                    int sync_fd) {
+  int pair[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
+    return fail_errno("socketpair", errno);
+  }
+  const sys::Fd ours(pair[0]);
+  sys::Fd theirs(pair[1]);
+  const pid_t pid = fork();
+  if (pid < 0) return fail_errno("fork", errno);
+  if (pid == 0) become_conmon(argv, environment, cgroup, sync_fd, theirs.get(), ours.get());
+  theirs.reset();
+  pollfd waiting{ours.get(), POLLIN, 0};
+  char byte = 0;
+  int ready = 0;
+  while ((ready = poll(&waiting, 1, kJoinPatienceMs)) < 0 && errno == EINTR) {
+  }
+  if (ready > 0 && read(ours.get(), &byte, 1) == 1 && send(ours.get(), "g", 1, MSG_NOSIGNAL) == 1) {
+    return pid;
+  }
+  kill(pid, SIGKILL);
+  waitpid(pid, nullptr, 0);
+  return fail(Code::kInternal, "cgroup_not_entered", "conmon's process could not enter its cgroup");
 }
 
 // conmon says one line: {"pid":N} or {"pid":-1,"message":"..."}.
@@ -142,11 +177,12 @@ Result<pid_t> Runc::create(const ConmonSpec& spec) const {
   const std::vector<std::string> environment{
       "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
       "_OCI_SYNCPIPE=" + std::to_string(kSyncFd)};
-  TRY(const pid_t pid, spawn(std::move(argv), environment, spec.cgroup, theirs.get()));
+  TRY(const pid_t pid, spawn(Argv(std::move(argv)), Argv(environment), spec.cgroup, theirs.get()));
   theirs.reset();
+  FAILPOINT("container.conmon_spawned");
   auto line = read_line(sync.get());
   int status = 0;
-  if (!line) kill(pid, SIGKILL);
+  if (!line) kill(pid, SIGKILL);  // the rest of it is in the supervisor's cgroup
   // conmon's first process ends as soon as it has forked the one that stays; a reaper of orphans in
   // this process may have been quicker (ECHILD).
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {

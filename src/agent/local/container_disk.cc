@@ -53,7 +53,8 @@ Status prepare_system_disk(const std::string& disk, const ContainerSpec& spec,
                            const std::vector<std::string>& layers) {
   // `disk` itself is never shown to the tenant, so upper, work and io are what we made.
   const std::string state_path = disk + "/state.json";
-  json::object state = state_of(state_path);
+  const json::object before = state_of(state_path);
+  json::object state = before;
   TRY_VOID(sys::make_folders(disk + "/upper"));
   TRY_VOID(sys::make_folders(disk + "/work"));
   TRY(const sys::Fd upper, sys::open_file(disk + "/upper", O_RDONLY | O_DIRECTORY));
@@ -63,7 +64,6 @@ Status prepare_system_disk(const std::string& disk, const ContainerSpec& spec,
     TRY_VOID(sys::remove_tree(disk + "/io"));
     TRY_VOID(sys::make_folders(disk + "/io/control"));
     state["io_of"] = owner;
-    TRY_VOID(sys::write_file_durable(state_path, json::serialize(state) + "\n", 0600));
   }
   TRY_VOID(sys::make_folders(disk + "/io/control"));
   FAILPOINT("container.io_made");
@@ -84,6 +84,8 @@ Status prepare_system_disk(const std::string& disk, const ContainerSpec& spec,
     state["workdir_digest"] = spec.workdir_digest;
   }
   FAILPOINT("container.workdir_unpacked");
+  if (state == before) return {};
+  // Written once, last: after a kill before it all of the above is done again, and changes nothing.
   return sys::write_file_durable(state_path, json::serialize(state) + "\n", 0600);
 }
 

@@ -23,10 +23,15 @@ constexpr int64_t kCopyBytes = 1 << 20;
 Status Container::kill_everything() {
   TRY_VOID(parts_.cgroups.kill_all(instance_, CgroupPart::kContainer, kKillPatience));
   FAILPOINT("container.killed");
-  if (!parts_.cgroups.wait_empty(instance_, CgroupPart::kSupervisor, kConmonPatience)) {
-    TRY_VOID(parts_.cgroups.kill_all(instance_, CgroupPart::kSupervisor, kKillPatience));
+  bool has_begun = false;
+  {
+    const std::lock_guard lock(mutex_);
+    has_begun = status_.started_us != 0;
   }
-  // A runc create that was still running may have put a process into the container meanwhile.
+  if (has_begun) parts_.cgroups.wait_empty(instance_, CgroupPart::kSupervisor, kConmonPatience);
+  TRY_VOID(parts_.cgroups.kill_all(instance_, CgroupPart::kSupervisor, kKillPatience));
+  // A runc create that was still running may have put a process into the container meanwhile; now
+  // that the supervisor's cgroup is empty nobody can any more.
   return parts_.cgroups.kill_all(instance_, CgroupPart::kContainer, kKillPatience);
 }
 

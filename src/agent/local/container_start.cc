@@ -78,9 +78,9 @@ Status Container::start(const ContainerSpec& spec, uint32_t first_host_id) {
     TRY_VOID(sys::make_folders(paths_.folder, 0700));
     TRY_VOID(save_spec(paths_, spec));
     is_known_ = true;
-    TRY_VOID(save_locked());
+    // Not durable: a power cut ends whatever is begun below, and what is left has our label.
+    TRY_VOID(note_status(paths_, status_));
   }
-  FAILPOINT("container.intended");
   Status built = build(spec, first_host_id);
   if (built) return {};
   if (const Status undone = undo(); !undone) {
@@ -97,6 +97,7 @@ Status Container::start(const ContainerSpec& spec, uint32_t first_host_id) {
 }
 
 Status Container::build(const ContainerSpec& spec, uint32_t first_host_id) {
+  FAILPOINT("container.intended");
   TRY(const auto layers, parts_.images.layer_paths(spec.image, spec.variant));
   TRY_VOID(sys::remove_file(paths_.log));
   TRY_VOID(sys::remove_file(paths_.metrics));

@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "agent/local/container_fixture.h"
+#include "agent/local/layer_build.h"
 #include "base/hash.h"
 #include "sys/archive.h"
 #include "sys/process.h"
@@ -380,6 +381,26 @@ TEST_F(ContainerTest, TwoInstancesShareNothing) {
   EXPECT_THAT(log, Not(HasSubstr("secret")));
   EXPECT_THAT(log, ::testing::ContainsRegex("0 +265536 +65536"));  // another range of ids
   remove(a.instance);
+}
+
+// An image build copies all mounts into a namespace of its own and lives for minutes.
+TEST_F(ContainerTest, AnImageBuildDoesNotKeepVolumesBusy) {
+  ContainerSpec spec = new_spec("echo up; sleep 1000");
+  start(spec);
+  node_->wait_log(spec.instance, "up");
+  const std::string script = std::string(kLetGoOfVolumes) + "echo let go; exec sleep 30";
+  sys::DetachedSpec build;
+  build.argv = {"unshare", "--mount", "sh", "-c", script};
+  build.environment = {{"ANYCHIP_KEEP", folder_ + "/store"}};
+  build.log_path = folder_ + "/build.log";
+  const auto pid = sys::spawn_detached(build);
+  ASSERT_TRUE(pid);
+  for (int i = 0; i < 500 && sys::read_file(build.log_path).value_or("").empty(); ++i) pause_ms(10);
+  const Status removed = node_->perform(RemoveContainer{spec.instance});
+  EXPECT_TRUE(removed) << removed.error().to_string();
+  EXPECT_TRUE(sys::is_alive(*pid));
+  kill(*pid, SIGKILL);
+  waitpid(*pid, nullptr, 0);
 }
 
 TEST_F(ContainerTest, ALostSupervisorIsSeenAndNothingRunsOn) {

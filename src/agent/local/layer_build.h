@@ -27,6 +27,15 @@ Status build_debian_layer(const LayerBuild& build);  // layer_debian.cc
 Status build_pip_layer(const LayerBuild& build);     // layer_pip.cc
 Status build_files_layer(const LayerBuild& build);   // layer_files.cc
 
+// Shell text for the start of a build that runs in a mount namespace of its own: such a namespace
+// begins as a copy of all mounts, and as long as it lives it would keep every volume busy that was
+// mounted then. So it lets go of them: whatever is on a loop device or below /run/anychip, but for
+// what the store itself (ANYCHIP_KEEP) lies on.
+constexpr const char* kLetGoOfVolumes =
+    "while read -r _ _ _ _ at rest; do case \"$at $rest\" in /run/anychip/*|*' - '*' /dev/loop'*) "
+    "case \"$ANYCHIP_KEEP/\" in \"${at%/}\"/*) ;; *) umount -l \"$at\" 2>/dev/null || true ;; esac ;; esac; "
+    "done < /proc/self/mountinfo\n";
+
 // Folders every base offers, so that nothing must be created in a read-only image.
 const std::vector<std::string>& mount_points_of_a_base();
 

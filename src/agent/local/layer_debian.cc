@@ -180,17 +180,20 @@ Status build_debian_layer(const LayerBuild& build) {
   }
   if (!is_word(layer.suite)) return fail(Code::kInvalidArgument, "suite_malformed", "'" + layer.suite + "' is no suite");
   TRY(const DebianMirror mirror, find_debian_mirror("/etc/apt", layer.suite));
-  const std::string cache = build.options.store + "/.debs";  // kept until a build succeeds
+  const std::string cache = sys::parent_of(build.work) + "/debs";  // kept until a build succeeds
   TRY_VOID(sys::make_folders(cache));
   sys::RunSpec spec;
   // Namespaces of its own: the mounts it makes vanish with it, and nothing of it survives a kill.
-  spec.argv = {"unshare", "--mount", "--pid", "--fork", "--kill-child", "debootstrap", "--variant=minbase",
+  spec.argv = {"unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c",
+               std::string(kLetGoOfVolumes) + "exec \"$@\"", "sh", "debootstrap", "--variant=minbase",
                "--cache-dir=" + cache};
   if (!mirror.keyring.empty()) spec.argv.push_back("--keyring=" + mirror.keyring);
   if (!include.empty()) spec.argv.push_back("--include=" + include);
   spec.argv.insert(spec.argv.end(), {layer.suite, build.root, mirror.url});
-  spec.environment = {{"LC_ALL", "C.UTF-8"}, {"DEBIAN_FRONTEND", "noninteractive"}};
+  spec.environment = {{"LC_ALL", "C.UTF-8"}, {"DEBIAN_FRONTEND", "noninteractive"},
+                      {"ANYCHIP_KEEP", build.options.store}};
   spec.timeout = hours(1);
+  spec.is_ended_with_us = true;  // nobody writes into a build that another agent begins anew
   spec.cancel = &build.cancel;
   BootstrapProgress progress(build);
   spec.on_output = [&](std::string_view bytes) { progress.take(bytes); };

@@ -3,6 +3,7 @@
 // network, ipc and host name spaces, a root of the layers below, no capability.
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -116,12 +117,23 @@ tl::unexpected<Error> explain(const LayerBuild& build, const std::string& said) 
               fmt::format("installing the layer {} failed: {}", build.layer.id, said.substr(from, 400)));
 }
 
+// A layer below may fill the same prefix, and pip leaves out folders that are there already (parts
+// of a namespace package, bin/). Opaque: the install sees an empty prefix, and the containers, for
+// which the mark is taken off again, see both.
+Status set_opaque(const std::string& folder, bool is_opaque) {
+  constexpr const char* kMark = "trusted.overlay.opaque";
+  const int result = is_opaque ? ::lsetxattr(folder.c_str(), kMark, "y", 1, 0) : ::lremovexattr(folder.c_str(), kMark);
+  if (result != 0) return fail_errno("mark " + folder, errno);
+  return {};
+}
+
 Status install(const LayerBuild& build, const Wheels& wheels, const std::vector<std::string>& pip) {
   const std::string upper = build.work + "/upper", work = build.work + "/work", merged = build.work + "/merged";
   for (const std::string& folder : {upper + "/wheels", upper + "/proc", upper + "/dev", work, merged,
                                     upper + std::string(kPrefix)}) {
     TRY_VOID(sys::make_folders(folder));
   }
+  TRY_VOID(set_opaque(upper + std::string(kPrefix), true));
   TRY_VOID(sys::make_folders(upper + "/tmp", 0777));
   TRY_VOID(sys::write_file_atomic(upper + "/requirements.txt", wheels.requirements));
   std::string lower;  // overlayfs wants the topmost first
@@ -134,7 +146,7 @@ Status install(const LayerBuild& build, const Wheels& wheels, const std::vector<
   }
   sys::RunSpec spec;
   spec.argv = {"unshare", "--mount", "--pid", "--net", "--ipc", "--uts", "--fork", "--kill-child", "sh", "-c",
-               std::string(kEnterScript), "enter", lower, upper, work, merged, wheels.folder, "/usr/bin/python3"};
+               kLetGoOfVolumes + std::string(kEnterScript), "enter", lower, upper, work, merged, wheels.folder, "/usr/bin/python3"};
   spec.argv.insert(spec.argv.end(), pip.begin(), pip.end());
   spec.argv.insert(spec.argv.end(),
                    {"install", "--no-index", "--find-links=/wheels", "--no-deps", "--require-hashes",
@@ -143,8 +155,10 @@ Status install(const LayerBuild& build, const Wheels& wheels, const std::vector<
                     "/requirements.txt"});
   spec.is_environment_clean = true;
   spec.environment = {{"PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
-                      {"HOME", "/tmp"}, {"TMPDIR", "/tmp"}, {"LC_ALL", "C.UTF-8"}, {"PIP_CONFIG_FILE", "/dev/null"}};
+                      {"HOME", "/tmp"}, {"TMPDIR", "/tmp"}, {"LC_ALL", "C.UTF-8"}, {"PIP_CONFIG_FILE", "/dev/null"},
+                      {"ANYCHIP_KEEP", build.options.store}};
   spec.timeout = hours(1);
+  spec.is_ended_with_us = true;
   spec.cancel = &build.cancel;
   int ticks = 0;
   spec.on_tick = [&] {
@@ -162,7 +176,7 @@ Status install(const LayerBuild& build, const Wheels& wheels, const std::vector<
   TRY_VOID(sys::make_folders(build.root + sys::parent_of(std::string(kPrefix))));
   const std::string from = upper + std::string(kPrefix), to = build.root + std::string(kPrefix);
   if (::rename(from.c_str(), to.c_str()) != 0) return fail_errno("move the installed packages", errno);
-  return {};
+  return set_opaque(to, false);
 }
 
 }  // namespace
