@@ -85,8 +85,6 @@ void end_leg(Facts& facts, const Context& context, Leg& leg, std::string reason)
   leg.ended_at = context.now;
   leg.end_reason = std::move(reason);
   if (const Instance* instance = facts.instance(leg.instance)) leg.exit_code = instance->exit_code;
-  // A leg that never made a step has given nothing: not billed (design §5).
-  if (leg.steps == 0) leg.is_voided = true;
   facts.tell("leg.ended", fmt::format("leg {} on {} ended: {}", leg.index, leg.target.chip,
                                       leg.end_reason));
   facts.has_moved = true;
@@ -206,7 +204,12 @@ std::string cause_of(const Facts& facts, const Instance& instance) {
 bool is_drained(Facts& facts, const Context& context, const Instance& instance) {
   if (instance.are_streams_sent) return true;
   const Leg* leg = facts.leg_of(instance);
-  if (leg == nullptr || !leg->ended_event.empty()) return true;
+  if (leg == nullptr) return true;
+  // The script's last word has come, and it is the one that goes with how it ended.
+  const std::string_view last_word = instance.exit_code == 0    ? "finished"
+                                     : instance.exit_code == 75 ? "stopped"
+                                                                : "error";
+  if (instance.exit_code && leg->ended_event == last_word) return true;
   return context.now - instance.phase_at >= context.limits.drain;
 }
 

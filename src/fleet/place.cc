@@ -67,7 +67,7 @@ Result<Placement> place(const Want& want, const std::vector<Device>& devices,
                 "see `anychip offer` for the chips that are there");
   }
   if (want.count > total_max) {
-    return fail(Code::kInvalidArgument, "count_exceeds_total",
+    return fail(Code::kResourceExhausted, "count_exceeds_total",
                 fmt::format("{} × {} was asked for, but at most {} are in one node{}", want.count,
                             want.chip, total_max, where),
                 fmt::format("ask for {} or fewer", total_max));

@@ -43,7 +43,7 @@ void restart_or_fail(Facts& facts, const Context& context, Instance& current, st
   Run& run = facts.run;
   Leg* leg = facts.leg_of(current);
   const bool never_ran = leg == nullptr || !leg->started_at;
-  const bool has_own_words = leg != nullptr && !leg->error_reason.empty() && leg->steps == 0;
+  const bool has_own_words = leg != nullptr && !leg->error_reason.empty() && leg->fresh_steps == 0;
   if (leg != nullptr) end_leg(facts, context, *leg, cause);
   set_desired(facts, context, current, Desired::kGone);
   if (has_own_words || (never_ran && leg != nullptr && leg->index == 0)) {

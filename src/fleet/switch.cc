@@ -60,7 +60,9 @@ void fall_back(Facts& facts, const Context& context, std::string reason, bool is
   if (target == nullptr) return;
   set_desired(facts, context, *target, Desired::kGone);
   if (Leg* leg = facts.leg_of(*target)) {
-    if (is_host_cause) leg->is_voided = true;
+    // A switch target that gave no step, or fell back through no fault of the script, costs nothing
+    // (design §5). Every other leg is billed for what it ran: not all commands count steps.
+    if (is_host_cause || leg->steps == 0) leg->is_voided = true;
     end_leg(facts, context, *leg, std::move(reason));
   }
 }

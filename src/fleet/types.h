@@ -118,6 +118,7 @@ struct Leg {
   // From the metrics stream.
   std::optional<int64_t> first_step, last_step, checkpoint_step;
   int64_t steps = 0;
+  int64_t fresh_steps = 0;  // since its program last began: an error before the first comes again
   std::optional<double> loss_first, loss_last, t_first, t_last;  // t: Unix seconds of the node
   int64_t executions = 0, compiles = 0, peak_memory_bytes = 0;
   std::string memory_source, device, ended_event, error_reason, error_message;
@@ -132,8 +133,8 @@ struct Leg {
     v("started_at", started_at), v("ended_at", ended_at), v("metered_us", metered_us);
     v("cost_micros", cost), v("is_voided", is_voided), v("end_reason", end_reason);
     v("exit_code", exit_code), v("first_step", first_step), v("last_step", last_step);
-    v("checkpoint_step", checkpoint_step), v("steps", steps), v("loss_first", loss_first);
-    v("loss_last", loss_last), v("t_first", t_first), v("t_last", t_last);
+    v("checkpoint_step", checkpoint_step), v("steps", steps), v("fresh_steps", fresh_steps);
+    v("loss_first", loss_first), v("loss_last", loss_last), v("t_first", t_first), v("t_last", t_last);
     v("executions", executions), v("compiles", compiles);
     v("peak_memory_bytes", peak_memory_bytes), v("memory_source", memory_source);
     v("device", device), v("ended_event", ended_event), v("error_reason", error_reason);

@@ -52,6 +52,7 @@ Result<Principal> authenticate(store::Db& db, const Shared& shared, const net::R
     if (!node) return token_invalid();
     return Principal{{}, {}, NodeId{node->text(0)}, false};
   }
+  if (access == Access::kAccountOrAdmin && who.is_admin) return who;
   TRY(const auto found, db.query_one("SELECT account_id, project_id FROM tokens WHERE token_hash = ?",
                                      sha256_hex(token)));
   if (!found) return token_invalid();

@@ -45,6 +45,7 @@ StepRow read_step(fleet::Leg& leg, const json::object& line) {
   row.t = finite_at(line, "t").value_or(0);
   row.memory_bytes = json::int_at(line, line.contains("device_bytes") ? "device_bytes" : "rss_bytes");
   leg.steps += 1;
+  leg.fresh_steps += 1;
   if (!leg.first_step) {
     leg.first_step = row.step;
     leg.loss_first = row.loss;
@@ -61,6 +62,7 @@ void read_event(fleet::Leg& leg, const json::object& line, std::string_view even
   if (event == "start") {
     const std::string accelerator = json::string_at(line, "accelerator");
     leg.device = accelerator.empty() ? json::string_at(line, "device") : accelerator;
+    leg.fresh_steps = 0;
   } else if (event == "checkpoint") {
     leg.checkpoint_step = json::int_at(line, "step");
   } else if (event == "sample") {
@@ -81,6 +83,7 @@ void read_event(fleet::Leg& leg, const json::object& line, std::string_view even
     leg.ended_event = event;
   } else if (event == "stopped" || event == "finished") {
     leg.ended_event = event;
+    leg.fresh_steps = 0;
   }
 }
 

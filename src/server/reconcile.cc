@@ -126,7 +126,7 @@ Status load_machines(store::Db& db, fleet::Facts& facts) {
 Result<fleet::Facts> load_facts(store::Db& db, const RunId& run) {
   fleet::Facts facts;
   TRY(auto found, rows::select_one<fleet::Run>(db, "id = ?", run));
-  if (!found) return fail(Code::kNotFound, "run_not_found", "there is no such run");
+  if (!found) return fail(Code::kNotFound, "run_unknown", "there is no such run");
   facts.run = std::move(*found);
   TRY(facts.legs, rows::select<fleet::Leg>(db, "run_id = ? ORDER BY leg_index", run));
   TRY(facts.instances, rows::select<fleet::Instance>(db, "run_id = ? ORDER BY id", run));

@@ -59,7 +59,7 @@ Result<fleet::Run> get_run_row(Call& call, const std::string& id_or_name) {
                             : "project_id = ? AND deleted_at IS NULL AND name = ?",
                       call.who.project, id_or_name));
   if (!found) {
-    return fail(Code::kNotFound, "run_not_found", fmt::format("there is no run {}", id_or_name),
+    return fail(Code::kNotFound, "run_unknown", fmt::format("there is no run {}", id_or_name),
                 "see `anychip ps`");
   }
   return std::move(*found);

@@ -15,7 +15,7 @@ std::optional<fleet::Target> resolve_target(const catalog::Catalog& catalog,
                                             const std::string& image, const std::string& chip,
                                             int64_t count, std::vector<fleet::Refusal>& refusals);
 
-// A run of the caller's project by id or name; 404 "run_not_found", also for foreign ones.
+// A run of the caller's project by id or name; 404 "run_unknown", also for foreign ones.
 Result<RunId> find_run(Call& call, const std::string& id_or_name);
 Result<fleet::Run> get_run_row(Call& call, const std::string& id_or_name);
 

@@ -16,7 +16,7 @@ const std::vector<Route>& routes() {
       {"GET", "/v1/images", kPublic, kRead, list_images},
       {"GET", "/v1/templates", kPublic, kRead, list_templates},
       {"GET", "/v1/offers", kPublic, kRead, list_offers},
-      {"GET", "/v1/nodes", kAccount, kRead, list_nodes},
+      {"GET", "/v1/nodes", Access::kAccountOrAdmin, kRead, list_nodes},
       {"POST", "/v1/workdirs", kAccount, kWrite, create_workdir, false, store_workdir},
       {"POST", "/v1/runs", kAccount, kWrite, create_run, true, pack_template},
       {"GET", "/v1/runs", kAccount, kRead, list_runs},

@@ -26,6 +26,7 @@ struct Wish {
   int64_t count = 1;
   std::string reference;  // id or name
   bool has_own_workdir = false;
+  std::string template_files;  // JSON list; "" = not known
 };
 
 bool is_name(std::string_view name) {
@@ -83,7 +84,11 @@ class Checker {
     if (of.system_disk_bytes > 0) wish.run.system_disk_bytes = of.system_disk_bytes;
     if (of.checkpoint_bytes > 0) wish.run.checkpoint_bytes = of.checkpoint_bytes;
     wish.run.restarts_max = of.restarts_max;
-    wish.run.workdir_digest = call_.before;
+    constexpr size_t kDigestLength = 64;
+    if (call_.before.size() > kDigestLength) {
+      wish.run.workdir_digest = call_.before.substr(0, kDigestLength);
+      wish.template_files = call_.before.substr(kDigestLength);
+    }
     wish.chip = of.chip;
     wish.count = of.count;
   }
@@ -165,30 +170,35 @@ class Checker {
   }
 
   Status check_workdir(const Wish& wish) {
-    if (!wish.has_own_workdir) return {};
-    const std::string& digest = wish.run.workdir_digest;
-    TRY(const auto found, call_.db.query_one("SELECT files FROM workdirs WHERE digest = ? AND "
-                                             "project_id = ?", digest, call_.who.project));
-    if (!found) {
-      refuse(Code::kNotFound, "workdir_unknown", "this workdir was not uploaded", "/workdir/digest",
-             "POST it to /v1/workdirs first");
-      return {};
+    std::string files = wish.template_files;
+    if (wish.has_own_workdir) {
+      TRY(const auto found, call_.db.query_one("SELECT files FROM workdirs WHERE digest = ? AND "
+                                               "project_id = ?", wish.run.workdir_digest,
+                                               call_.who.project));
+      if (!found) {
+        refuse(Code::kNotFound, "workdir_unknown", "this workdir was not uploaded",
+               "/workdir/digest", "POST it to /v1/workdirs first");
+        return {};
+      }
+      files = found->text(0);
     }
+    if (call_.shared.parts.workdirs != nullptr && !files.empty()) check_script(wish, files);
+    return {};
+  }
+
+  void check_script(const Wish& wish, const std::string& files_json) {
     const auto& command = wish.run.command;
     const auto script = std::find_if(command.begin(), command.end(), [](const std::string& word) {
       return word.ends_with(".py");
     });
-    if (script == command.end() || script->starts_with("/")) return {};
+    if (script == command.end() || script->starts_with("/")) return;
     std::vector<std::string> files;
-    rows::from_json_text(found->text(0), files);
+    rows::from_json_text(files_json, files);
     const std::string wanted = script->starts_with("./") ? script->substr(2) : *script;
-    if (call_.shared.parts.workdirs == nullptr) return {};
-    if (std::find(files.begin(), files.end(), wanted) == files.end()) {
-      refuse(Code::kInvalidArgument, "script_missing",
-             fmt::format("the command runs {}, which is not in the workdir", *script), "/command",
-             "start from the folder that holds it; files matched by .gitignore are left out");
-    }
-    return {};
+    if (std::find(files.begin(), files.end(), wanted) != files.end()) return;
+    refuse(Code::kInvalidArgument, "script_missing",
+           fmt::format("the command runs {}, which is not in the workdir", *script), "/command",
+           "start from the folder that holds it; files matched by .gitignore are left out");
   }
 
   Status check_reference(Wish& wish) {

@@ -99,7 +99,7 @@ Result<net::Outcome> get_instance(Call& call) {
   TRY(const auto found,
       rows::select_one<fleet::Instance>(call.db, std::string(kOfProject) + " AND id = ?",
                                         call.who.project, call.parameters[0]));
-  if (!found) return fail(Code::kNotFound, "instance_not_found", "there is no such instance");
+  if (!found) return fail(Code::kNotFound, "instance_unknown", "there is no such instance");
   return ok(instance_view(*found));
 }
 

@@ -44,7 +44,7 @@ struct Call {
   std::string before;  // what the route's `before` found out without the database
 };
 
-enum class Access { kPublic, kAccount, kAdmin, kAgent };
+enum class Access { kPublic, kAccount, kAccountOrAdmin, kAdmin, kAgent };
 enum class Mode { kRead, kWrite };
 using Handle = Result<net::Outcome> (*)(Call&);
 // Runs on the server's thread after authentication and before the transaction: file work.

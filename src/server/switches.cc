@@ -60,7 +60,7 @@ Result<net::Outcome> cancel_switch(Call& call) {
   TRY(const RunId id, find_run(call, call.parameters[0]));
   const std::string& switch_id = call.parameters[1];
   TRY(const auto known, rows::select_one<fleet::Switch>(call.db, "run_id = ? AND id = ?", id, switch_id));
-  if (!known) return fail(Code::kNotFound, "switch_not_found", "there is no such switch");
+  if (!known) return fail(Code::kNotFound, "switch_unknown", "there is no such switch");
   if (known->state != fleet::SwitchState::kActive) {
     return fail(Code::kFailedPrecondition, "switch_not_active",
                 fmt::format("the switch is {}; there is nothing to cancel", name_of(known->state)));

@@ -70,8 +70,8 @@ json::object leg_view(const fleet::Leg& leg, const fleet::Leg* before, const Spe
       {"peak_memory_bytes", leg.peak_memory_bytes},
       {"memory_source", leg.memory_source.empty() ? "cgroup" : leg.memory_source},
       {"down_time_ms", number_or_null(down_time_ms(before, leg))},
-      {"executions", leg.executions},
-      {"compiles", leg.compiles},
+      {"executions", leg.executions > 0 ? json::value(leg.executions) : nullptr},
+      {"compiles", leg.executions > 0 ? json::value(leg.compiles) : nullptr},
       {"sample", sample_view(leg)},
   };
   return view;

@@ -7,6 +7,7 @@
 namespace anychip::server {
 namespace {
 
+constexpr size_t kDigestLength = 64;
 constexpr size_t kWorkdirBytesMax = size_t{512} << 20;
 
 }  // namespace
@@ -36,12 +37,11 @@ Result<std::string> store_workdir(Shared& shared, const net::Request& request) {
 }
 
 Result<net::Outcome> create_workdir(Call& call) {
-  constexpr size_t kDigest = 64;
-  const std::string digest = call.before.substr(0, kDigest);
+  const std::string digest = call.before.substr(0, kDigestLength);
   TRY_VOID(call.db.execute("INSERT INTO workdirs(digest, project_id, bytes, files, created_at) "
                            "VALUES(?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
                            digest, call.who.project, call.request.body.size(),
-                           call.before.substr(kDigest), call.shared.now()));
+                           call.before.substr(kDigestLength), call.shared.now()));
   return ok(json::object{{"digest", digest}, {"bytes", call.request.body.size()}}, 201);
 }
 
@@ -53,7 +53,10 @@ Result<std::string> pack_template(Shared& shared, const net::Request& request) {
   if (id.empty() || !json::object_at(*body, "workdir").empty()) return std::string();
   const auto found = shared.parts.catalog.template_by(id);
   if (!found || (*found)->workdir.empty()) return std::string();  // told with all other reasons
-  return shared.parts.workdirs->digest_of(**found);
+  TRY(const std::string digest, shared.parts.workdirs->digest_of(**found));
+  TRY(const std::string bytes, shared.parts.blobs.get(digest));
+  TRY(const auto files, shared.parts.workdirs->list(bytes));
+  return digest + rows::to_json_text(files);
 }
 
 Result<net::Outcome> get_workdir(Call& call) {
