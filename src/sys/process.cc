@@ -130,7 +130,10 @@ class Running {
     spawner.change_folder(spec_.cwd);
     {
       const std::lock_guard lock(g_children_mutex);
-      TRY(pid_, spawner.start(POSIX_SPAWN_SETPGROUP, spec_.argv, environment_of(spec_)));
+      // posix_spawn cannot set a death signal; util-linux' setpriv can, and becomes the program.
+      std::vector<std::string> argv = spec_.argv;
+      if (spec_.is_ended_with_us) argv.insert(argv.begin(), {"setpriv", "--pdeathsig", "KILL", "--"});
+      TRY(pid_, spawner.start(POSIX_SPAWN_SETPGROUP, std::move(argv), environment_of(spec_)));
       g_children.insert(pid_);
     }
     pid_fd_ = Fd(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));

@@ -19,6 +19,7 @@ namespace anychip::sys {
 struct RunSpec {
   std::vector<std::string> argv;  // argv[0] is looked up in PATH
   std::vector<std::pair<std::string, std::string>> environment;  // added to (or replaces) ours
+  bool is_ended_with_us = false;  // SIGKILL to it when the calling thread (so: the process) dies
   bool is_environment_clean = false;  // true: only `environment` and PATH
   std::string cwd;
   std::string input;

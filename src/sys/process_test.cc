@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <thread>
@@ -98,6 +99,29 @@ TEST(Process, OurDescriptorsAreNotInheritedUnlessGiven) {
   char word[16] = {};
   EXPECT_EQ(::read(ends[0], word, sizeof word), 6);
   ::close(ends[0]);
+}
+
+TEST(Process, EndsWithUsWhenAskedTo) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    RunSpec spec = shell("echo $$ >&3; exec sleep 100");
+    spec.is_ended_with_us = true;
+    spec.inherit_fds = {{ends[1], 3}};
+    (void)run(spec);
+    ::_exit(0);
+  }
+  char word[16] = {};
+  ASSERT_GT(::read(ends[0], word, sizeof word - 1), 0);
+  const pid_t grandchild = std::atoi(word);
+  EXPECT_TRUE(is_alive(grandchild));
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  for (int i = 0; i < 300 && is_alive(grandchild); ++i) ::usleep(10'000);
+  EXPECT_FALSE(is_alive(grandchild));
+  ::close(ends[0]);
+  ::close(ends[1]);
 }
 
 TEST(Process, EnvironmentIsReplacedOrClean) {

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <thread>
@@ -19,6 +20,7 @@
 #include "base/json.h"
 #include "base/time.h"
 #include "sys/files.h"
+#include "sys/mounts.h"
 #include "sys/paths.h"
 #include "sys/process.h"
 
@@ -31,7 +33,7 @@ import sys, zipfile
 folder, name, version = sys.argv[1:]
 info = f"{name}-{version}.dist-info"
 files = {f"{name}/__init__.py": f"version = '{version}'\n" + "# filler\n" * 20000, f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
-         f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"}
+         f"common/{name}.py": "part of a namespace package\n", f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"}
 files[f"{info}/RECORD"] = "".join(f"{f},,\n" for f in [*files, f"{info}/RECORD"])
 with zipfile.ZipFile(f"{folder}/{name}-{version}-py3-none-any.whl", "w", zipfile.ZIP_DEFLATED) as z:
     for path, text in files.items(): z.writestr(path, text)
@@ -89,18 +91,21 @@ class ImageStoreTest : public ::testing::Test {
     write("ours/tool.py", "print('tool')\n");
     write("ours/pip/__main__.py", std::string(kProbe));
     write("good.txt", pin("alpha", "1.0", digest("alpha-1.0")) + pin("beta", "2.0", std::string(64, '0'), digest("beta-2.0+site")));
+    make_wheel("eta", "1.0");
+    write("more.txt", pin("eta", "1.0", digest("eta-1.0")));
     write("bad.txt", pin("alpha", "1.0", std::string(64, '1')));
     write("absent.txt", pin("gamma", "1.0", std::string(64, '1')));
     write("catalog/images/mini.yaml",
           "id: mini\ndescription: d\nlayers:\n"
           "  - {id: base, kind: debian, suite: bookworm, packages: [python3, python3-venv]}\n"
           "  - {id: good, kind: pip, requirements: good.txt}\n"
+          "  - {id: more, kind: pip, requirements: more.txt}\n"
           "  - {id: bad, kind: pip, requirements: bad.txt}\n"
           "  - {id: absent, kind: pip, requirements: absent.txt}\n"
           "  - {id: ours, kind: files, files: [{from: ours/tool.py, to: /opt/anychip/env/tool.py}]}\n"
           "  - {id: probe, kind: files, files: [{from: ours/pip/, to: /usr/lib/python3/dist-packages/pip/}]}\n"
           "variants:\n" +
-              variant("good", "base, good, ours") + variant("bad", "base, bad") + variant("absent", "base, absent") +
+              variant("good", "base, good, ours") + variant("more", "base, good, more") + variant("bad", "base, bad") + variant("absent", "base, absent") +
               variant("probe", "base, probe, good") + variant("files", "ours"));
   }
 
@@ -148,6 +153,39 @@ class ImageStoreTest : public ::testing::Test {
 };
 std::string* ImageStoreTest::folder_ = nullptr;
 
+// First of all, so that the base is not there yet.
+TEST_F(ImageStoreTest, AKillInTheMiddleEndsWhatRunsAndFetchedPackagesAreKept) {
+  const catalog::Catalog catalog = load();
+  const std::string base = *folder_ + "/store/" + (*catalog.layer("base"))->digest;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    (void)ensure("good");
+    ::_exit(0);
+  }
+  const auto debs = [&] {
+    const auto names = sys::list_folder(base + "/debs");
+    return names ? names->size() : 0;
+  };
+  for (int i = 0; i < 6000 && debs() < 5; ++i) ::usleep(20'000);
+  ASSERT_GE(debs(), 5u) << "debootstrap never came to its packages";
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  const auto count_running = [&] {
+    int count = 0;
+    const auto pids = sys::list_folder("/proc");
+    for (const std::string& pid : *pids) {
+      const auto command = sys::read_file("/proc/" + pid + "/cmdline");
+      count += command && command->find(base) != std::string::npos ? 1 : 0;
+    }
+    return count;
+  };
+  for (int i = 0; i < 100 && count_running() > 0; ++i) ::usleep(50'000);
+  EXPECT_EQ(count_running(), 0);
+  EXPECT_GE(debs(), 5u);
+  const auto table = sys::mount_table();
+  for (const auto& entry : *table) EXPECT_FALSE(entry.target.starts_with(*folder_)) << entry.target;
+}
+
 TEST_F(ImageStoreTest, BuildsAllKindsOnceWithProgress) {
   const catalog::Catalog catalog = load();
   auto store = open(catalog);
@@ -188,6 +226,20 @@ TEST_F(ImageStoreTest, BuildsAllKindsOnceWithProgress) {
   ASSERT_TRUE(ensure("good").has_value()) << "another process finds it";
   EXPECT_LT((RealClock{}.mono_now() - begin).ms(), 2000);
   for (const ImageSeen& one : open(catalog)->seen()) EXPECT_EQ(one.is_ready, one.variant == "good" || one.variant == "files");
+}
+
+TEST_F(ImageStoreTest, LayersOfOnePrefixAddUp) {
+  ASSERT_TRUE(ensure("more").has_value());
+  const catalog::Catalog catalog = load();
+  const auto layers = open(catalog)->layer_paths("mini", "more");
+  const std::string common = "/opt/anychip/env/common/";
+  EXPECT_TRUE(sys::exists((*layers)[1] + common + "alpha.py"));
+  EXPECT_TRUE(sys::exists((*layers)[1] + common + "beta.py"));
+  EXPECT_TRUE(sys::exists((*layers)[2] + common + "eta.py")) << "pip leaves out folders that are there already";
+  EXPECT_FALSE(sys::exists((*layers)[2] + common + "alpha.py"));
+  char value[8];
+  const std::string prefix = (*layers)[2] + "/opt/anychip/env";
+  EXPECT_LT(::lgetxattr(prefix.c_str(), "trusted.overlay.opaque", value, sizeof value), 0) << "would hide the layer below";
 }
 
 TEST_F(ImageStoreTest, TheInstallSeesNothingOfTheHost) {

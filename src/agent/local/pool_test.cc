@@ -274,6 +274,18 @@ TEST_F(PoolTest, GenerationsFence) {
   EXPECT_EQ(pool_->attach(id, first, 3).error().reason, "generation_stale") << "also after a detach";
 }
 
+TEST_F(PoolTest, AfterARebootHoldersAreKnownAndAttachMountsAgain) {
+  const auto id = make_volume();
+  const auto instance = new_id<InstanceId>();
+  ASSERT_OK(sys::write_file_durable(attach(id, instance, 1) + "/word", "kept"));
+  ASSERT_OK(pool_->close());  // as a reboot: nothing is mounted, the sidecars say what was
+  reopen();
+  ASSERT_EQ(pool_->volumes().size(), 1u);
+  EXPECT_EQ(pool_->volumes()[0].attached_to, instance);
+  EXPECT_EQ(*sys::read_file(attach(id, instance, 1) + "/word"), "kept");
+  ASSERT_OK(pool_->detach(id, instance));
+}
+
 TEST_F(PoolTest, AVolumeStillWrittenToIsNotReleased) {
   const auto id = make_volume();
   const auto instance = new_id<InstanceId>();

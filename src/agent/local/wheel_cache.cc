@@ -121,6 +121,7 @@ Result<std::string> WheelCache::fetch(const Pin& pin, const std::string& python_
                python_version, "-d", out, "-r", requirement};
   spec.environment = {{"TMPDIR", scratch}, {"LC_ALL", "C.UTF-8"}};
   spec.timeout = hours(2);
+  spec.is_ended_with_us = true;
   spec.cancel = &cancel;
   spec.on_tick = [&] {
     const auto facts = facts_of_tree(work);
