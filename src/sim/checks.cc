@@ -49,6 +49,7 @@ class Checker {
     check_cost(asked, run, legs);
     check_curve(asked, state, legs);
     check_log(asked, legs);
+    check_resumes(asked, legs);
     check_switches(asked);
     if (state == "finished" && json::int_at(run, "exit_code") != 0) {
       violated("run {} is finished with exit code {}", asked.name, json::int_at(run, "exit_code"));
@@ -127,16 +128,40 @@ class Checker {
       }
       ++expected;
     }
+    // A leg that resumed takes the place of what an earlier one did after that checkpoint.
     int64_t reached = 0;
     for (const json::value& leg : legs) {
       const LegTruth* truth = truth_of_leg(json::string_at(leg.get_object(), "id"));
-      if (truth != nullptr) reached = std::max(reached, truth->last_step);
+      if (truth != nullptr && truth->last_step > 0) reached = truth->last_step;
     }
     if (expected - 1 != reached) {
       violated("run {} reached step {}, its curve step {}", asked.name, reached, expected - 1);
     }
     if (state == "finished" && expected - 1 != asked.steps_total) {
       violated("run {} is finished at step {} of {}", asked.name, expected - 1, asked.steps_total);
+    }
+  }
+
+  // After a checkpoint that was asked for nothing is lost; after a crash at most what was done since
+  // the last periodic one. A switch that fell back may go on from the checkpoint before it.
+  void check_resumes(const ClientRun& asked, const json::array& legs) {
+    bool has_fallen_back = false;
+    for (const json::value& one : world_.items(*client_, "/v1/runs/" + asked.id + "/switches")) {
+      has_fallen_back = has_fallen_back || json::string_at(one.get_object(), "state") != "done";
+    }
+    const LegTruth* before = nullptr;
+    for (const json::value& leg : legs) {
+      const LegTruth* truth = truth_of_leg(json::string_at(leg.get_object(), "id"));
+      if (truth == nullptr || truth->last_step == 0) continue;
+      if (before != nullptr && !has_fallen_back) {
+        const int64_t lost = before->last_step - truth->resumed_from;
+        const int64_t most = before->exit_code == 75 ? 0 : asked.save_every;
+        if (lost < 0 || lost > most) {
+          violated("run {}: leg {} ended with {} at step {}, the next resumed after step {}", asked.name,
+                   before->leg_id, before->exit_code, before->last_step, truth->resumed_from);
+        }
+      }
+      before = truth;
     }
   }
 

@@ -117,12 +117,12 @@ void Client::make_run() {
   run.chip = kChips[parts_.random.below(3)];
   run.steps_total = static_cast<int64_t>(40 + parts_.random.below(160));
   const int64_t step_ms = static_cast<int64_t>(150 + parts_.random.below(700));
-  const int64_t save_every = static_cast<int64_t>(5 + parts_.random.below(40));
+  run.save_every = static_cast<int64_t>(5 + parts_.random.below(40));
   json::object body{
       {"name", run.name},
       {"image", "pytorch"},
       {"command", {"python", "train.py", "--backend", "cpu", "--steps", std::to_string(run.steps_total),
-                   "--step-ms", std::to_string(step_ms), "--save-every", std::to_string(save_every)}},
+                   "--step-ms", std::to_string(step_ms), "--save-every", std::to_string(run.save_every)}},
       {"workdir", json::object{{"digest", workdir_digest_}}},
       {"chip", run.chip},
       {"count", 1},
@@ -141,6 +141,10 @@ void Client::run_made(const net::Request& sent, const net::Response& response, C
   if (response.status != 201) {
     // No device, no node yet, no money: later, or never.
     if (code == "funds_insufficient") runs_left_ = 0;
+    // The run it was to be compared with may be deleted meanwhile.
+    if (code == "run_unknown" && sent.body.find("reference_of") != std::string::npos) {
+      return pause(1000, 5000, [this] { make_run(); });
+    }
     const bool is_expected =
         code == "no_capacity" || code == "count_exceeds_total" || code == "funds_insufficient";
     if (!is_expected) parts_.truth.violated("run refused: " + response.body);
@@ -196,7 +200,7 @@ void Client::act(size_t index) {
 void Client::read_run(size_t index) {
   insist(request("GET", "/v1/runs/" + runs_[index].id), [this, index](const net::Response& response) {
     if (response.status == 200) return saw_run(index, object_of(response));
-    if (response.status == 404 && !runs_[index].is_deleted) {
+    if (response.status == 404 && !runs_[index].is_delete_asked) {
       parts_.truth.violated("an acknowledged run is not there: " + runs_[index].id);
     }
   });
@@ -313,6 +317,7 @@ void Client::leave(size_t index) {
     is_left_[index] = true;
     return;
   }
+  runs_[index].is_delete_asked = true;  // from now on a read may find it or not
   insist(request("DELETE", "/v1/runs/" + runs_[index].id), [this, index](const net::Response& response) {
     if (response.status == 503) return pause(1000, 2000, [this, index] { leave(index); });
     if (response.status == 409) {  // not all of it is gone yet

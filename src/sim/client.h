@@ -18,8 +18,8 @@ namespace anychip::sim {
 
 struct ClientRun {
   std::string id, name, chip;
-  int64_t steps_total = 0;
-  bool is_deleted = false, is_stop_asked = false;
+  int64_t steps_total = 0, save_every = 0;
+  bool is_deleted = false, is_delete_asked = false, is_stop_asked = false;
   std::string last_state;
   std::vector<std::string> switches;           // acknowledged
   std::map<std::string, int64_t> metered_us;   // highest seen, by leg

@@ -18,7 +18,8 @@ class Trace {
     mix(who);
     mix(what);
     if (is_verbose_) {
-      std::fprintf(stderr, "%10.3f %-10.*s %.*s\n", static_cast<double>(queue_.now().us - 3'600'000'000) / 1e6,
+      const int64_t us = queue_.now().us - 3'600'000'000;
+      std::fprintf(stderr, "%10.3f %-10.*s %.*s\n", static_cast<double>(us) / 1e6,
                    static_cast<int>(who.size()), who.data(), static_cast<int>(what.size()),
                    what.data());
     }

@@ -108,7 +108,9 @@ void World::kill_agent() {
   AgentHost* agent = agents_[random_.below(agents_.size())].get();
   if (!agent->is_up()) return;
   agent->kill();
-  pause(100, 30'000, [agent] { agent->start(); });
+  // Sometimes so long that the server takes the node for lost.
+  const int64_t most_ms = random_.chance(15) ? 120'000 : 30'000;
+  pause(100, most_ms, [agent] { agent->start(); });
 }
 
 void World::cut_some_way() {
