@@ -96,11 +96,11 @@ TEST_F(ClientTest, AnEarlyRefusalOfALargeBodyIsRead) {
 
 TEST_F(ClientTest, ReconnectsAfterTheServerClosedOrWasReplaced) {
   ServerOptions options;
-  options.idle_timeout = milliseconds(50);
+  options.idle_timeout = milliseconds(300);
   start(echo, options);
   auto client = this->client();
   ASSERT_TRUE(client->send(get("/1"), seconds(5)).has_value());
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  std::this_thread::sleep_for(std::chrono::milliseconds(700));
   ASSERT_TRUE(client->send(post("/2", "b"), seconds(5)).has_value());
   options.port = server_->port();
   server_.reset();
@@ -127,7 +127,7 @@ TEST_F(ClientTest, ATimeoutIsAnErrorAndTheClientGoesOn) {
   ASSERT_FALSE(late.has_value());
   EXPECT_EQ(late.error().code, Code::kDeadlineExceeded);
   EXPECT_EQ(late.error().reason, "timed_out");
-  EXPECT_LT(now() - begin, seconds(3));
+  EXPECT_LT(now() - begin, seconds(10));
   answers = true;
   const auto next = client->send(get("/quick"), seconds(5));
   ASSERT_TRUE(next.has_value()) << next.error().to_string();
@@ -225,7 +225,7 @@ TEST_F(ClientTest, CancelEndsAWaitAtOnce) {
   canceller.join();
   ASSERT_FALSE(response.has_value());
   EXPECT_EQ(response.error().reason, "cancelled");
-  EXPECT_LT(now() - begin, seconds(3));
+  EXPECT_LT(now() - begin, seconds(10));
   EXPECT_EQ(client->send(get("/more"), seconds(5)).error().reason, "cancelled");
 }
 

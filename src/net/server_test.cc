@@ -157,12 +157,12 @@ TEST_F(ServerTest, IdleConnectionsDoNotBlockAnother) {
   }
   TestSocket socket(server_->port());
   socket.send(kPing);
-  EXPECT_NE(socket.read_until("GET 0", 1000).find("200"), std::string::npos);
+  EXPECT_NE(socket.read_until("GET 0").find("200"), std::string::npos);
 }
 
 TEST_F(ServerTest, AnIdleConnectionIsClosedInTime) {
   ServerOptions options;
-  options.idle_timeout = milliseconds(100);
+  options.idle_timeout = milliseconds(300);
   start(options);
   TestSocket idle(server_->port());
   TestSocket stalled(server_->port());
@@ -170,7 +170,7 @@ TEST_F(ServerTest, AnIdleConnectionIsClosedInTime) {
   EXPECT_TRUE(idle.is_closed_by_peer());
   EXPECT_TRUE(stalled.is_closed_by_peer());
   TestSocket waiting(server_->port());  // a wait is not idleness
-  waiting.send("GET /wait?ms=400 HTTP/1.1\r\n\r\n");
+  waiting.send("GET /wait?ms=900 HTTP/1.1\r\n\r\n");
   EXPECT_NE(waiting.read_until("\r\n\r\n").find("204"), std::string::npos);
 }
 
@@ -191,7 +191,7 @@ TEST_F(ServerTest, OversizedBodiesAndHeadsAreRefusedByName) {
       socket.send("POST " + path + " HTTP/1.1\r\nContent-Length: " + std::to_string(bytes) +
                   "\r\n\r\n" + body);
     }
-    const std::string answer = socket.read_until("127.0.0.1", 1000);
+    const std::string answer = socket.read_until("127.0.0.1");
     return answer.substr(9, 3) + " " +
            (answer.find("{") == std::string::npos ? "" : reason_in(answer));
   };
@@ -230,28 +230,43 @@ TEST_F(ServerTest, TooManyConnectionsAndUploadsAreTold) {
   options.body_bytes_max = 10;
   options.uploads_max = 1;
   start(options);
-  TestSocket first(server_->port());
-  first.send("POST /v1/workdirs HTTP/1.1\r\nContent-Length: 100\r\n\r\nhalf");
+  TestSocket uploading(server_->port());
+  uploading.send(
+      "POST /v1/workdirs HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 100\r\n\r\n");
+  uploading.read_until("100 Continue\r\n\r\n");  // it has its slot now
   TestSocket second(server_->port());
-  second.send(kPing);
-  second.read_until("GET 0 127.0.0.1");
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
   second.send("POST /v1/workdirs HTTP/1.1\r\nContent-Length: 100\r\n\r\n");
-  EXPECT_EQ(reason_in(second.read_until("}")), "too_many_uploads");
+  const std::string busy = second.read_until("}");
+  EXPECT_TRUE(busy.starts_with("HTTP/1.1 503 ")) << busy;
+  EXPECT_EQ(reason_in(busy), "too_many_uploads");
+  uploading.send(std::string(100, 'x'));
+  EXPECT_NE(uploading.read_until("127.0.0.1").find("POST 100"), std::string::npos);
+  EXPECT_TRUE(second.is_closed_by_peer());
   second.close();
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  TestSocket third(server_->port());
-  TestSocket fourth(server_->port());
+
+  const auto ping_reason = [&](TestSocket& socket) {
+    socket.send(kPing);
+    const std::string answer = socket.read_until("GET 0 127.0.0.1", 1000);
+    if (answer.starts_with("HTTP/1.1 200 ")) return std::string("ok");
+    EXPECT_NE(answer.find("Retry-After: "), std::string::npos) << answer;
+    return reason_in(answer);
+  };
+  std::vector<std::unique_ptr<TestSocket>> sockets;
+  // The second one's place comes free a moment after it is closed.
+  for (int i = 0; i < 50 && sockets.size() < 2; ++i) {
+    sockets.push_back(std::make_unique<TestSocket>(server_->port()));
+    if (ping_reason(*sockets.back()) != "ok") sockets.pop_back();
+  }
+  ASSERT_EQ(sockets.size(), 2u);  // with `uploading` there are three
   TestSocket refused(server_->port());
-  const std::string answer = refused.read_until("}");
-  EXPECT_TRUE(answer.starts_with("HTTP/1.1 503 ")) << answer;
-  EXPECT_NE(answer.find("Retry-After: "), std::string::npos);
-  EXPECT_EQ(reason_in(answer), "too_many_connections");
-  third.close();
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  TestSocket again(server_->port());
-  again.send(kPing);
-  EXPECT_TRUE(again.read_until("GET 0").starts_with("HTTP/1.1 200"));
+  EXPECT_EQ(ping_reason(refused), "too_many_connections");
+  sockets.pop_back();
+  std::string reason;
+  for (int i = 0; i < 50 && reason != "ok"; ++i) {
+    TestSocket again(server_->port());
+    reason = ping_reason(again);
+  }
+  EXPECT_EQ(reason, "ok");
 }
 
 TEST_F(ServerTest, ALongPollWakes) {
@@ -283,7 +298,7 @@ TEST_F(ServerTest, ALongPollTimesOutAtItsFirstDeadline) {
   EXPECT_NE(socket.read_until("\r\n\r\n").find("204 No Content"), std::string::npos);
   const auto took = now() - begin;
   EXPECT_GE(took, milliseconds(300));
-  EXPECT_LT(took, milliseconds(2000));
+  EXPECT_LT(took, seconds(5));
   EXPECT_EQ(behaviour_.last_tries, 1);
 }
 
@@ -313,10 +328,11 @@ TEST_F(ServerTest, ManyWakesAreFewLooks) {
   TestSocket socket(server_->port());
   socket.send("GET /wait HTTP/1.1\r\n\r\n");
   wait_for_calls(1);
+  const auto begin = now();
   for (int i = 0; i < 10'000; ++i) server_->wake();
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  EXPECT_GE(behaviour_.calls, 2);
-  EXPECT_LT(behaviour_.calls, 100);
+  wait_for_calls(2);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_LE(behaviour_.calls, (now() - begin).ms() / ServerOptions{}.wake_interval.ms() + 3);
 }
 
 TEST_F(ServerTest, AClientThatWentAwayIsDropped) {
@@ -325,11 +341,17 @@ TEST_F(ServerTest, AClientThatWentAwayIsDropped) {
     TestSocket socket(server_->port());
     socket.send("GET /wait HTTP/1.1\r\n\r\n");
     wait_for_calls(1);
+    server_->wake();
+    wait_for_calls(2);
   }
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  server_->wake();
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  EXPECT_EQ(behaviour_.calls, 1);  // nobody waits any more
+  bool is_dropped = false;
+  for (int i = 0; i < 50 && !is_dropped; ++i) {  // until a wake makes nobody look any more
+    const int before = behaviour_.calls;
+    server_->wake();
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    is_dropped = behaviour_.calls == before;
+  }
+  EXPECT_TRUE(is_dropped);
 }
 
 TEST_F(ServerTest, AStreamSendsOnWakeBeatsAndEnds) {
@@ -374,7 +396,7 @@ TEST_F(ServerTest, MisbehavingHandlersAre500AndTheServerGoesOn) {
 
 TEST_F(ServerTest, AReaderThatStallsIsDroppedAndOneThatGoesOnIsNot) {
   ServerOptions options;
-  options.idle_timeout = milliseconds(150);
+  options.idle_timeout = milliseconds(500);
   start(options);
   TestSocket stalled(server_->port());
   stalled.send("GET /big HTTP/1.1\r\n\r\n");
@@ -382,7 +404,7 @@ TEST_F(ServerTest, AReaderThatStallsIsDroppedAndOneThatGoesOnIsNot) {
   slow.send("GET /big HTTP/1.1\r\nConnection: close\r\n\r\n");
   std::string got;
   const auto begin = now();
-  while (now() - begin < milliseconds(600)) {  // four times the limit, but bytes go all the time
+  while (now() - begin < milliseconds(1500)) {  // thrice the limit, but bytes go all the time
     got += slow.read_some_now();
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
@@ -442,7 +464,7 @@ TEST_F(ServerTest, EndingAnswersWaitsAndDropsTheRest) {
   wait_for_calls(3);
   const auto begin = now();
   server_.reset();
-  EXPECT_LT(now() - begin, seconds(3));
+  EXPECT_LT(now() - begin, seconds(10));
   EXPECT_NE(waiting.read_until("\r\n\r\n").find("204"), std::string::npos);
   for (TestSocket* socket : {&waiting, &streaming, &idle, &half, &kept}) {
     EXPECT_TRUE(socket->is_closed_by_peer());

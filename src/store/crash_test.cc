@@ -105,5 +105,35 @@ TEST(StoreCrash, EveryAcknowledgedWriteSurvivesAndNoneIsHalf) {
   EXPECT_GT(acknowledged.size(), 100u);
 }
 
+// A migration that is killed after its copy, or between two steps, is taken up again where it was.
+TEST(StoreCrash, AKilledMigrationGoesOnAndTheCopyBeforeItStays) {
+  TestFolder folder;
+  const std::string path = folder.file("m.db");
+  Migrations migrations = {"CREATE TABLE a(x INTEGER) STRICT; INSERT INTO a VALUES(1);"};
+  ASSERT_TRUE(open_inline({path, true, 1}, migrations).has_value());
+  migrations.push_back("UPDATE a SET x = x + 10;");
+  migrations.push_back("UPDATE a SET x = x + 100;");
+  for (const int hit : {1, 2}) {
+    const pid_t child = fork();
+    if (child == 0) {
+      if (!failpoint::arm("store.migrate=kill@" + std::to_string(hit))) _exit(3);
+      (void)open_inline({path, true, 1}, migrations);
+      _exit(4);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFSIGNALED(status)) << hit;
+  }
+  const auto value_in = [](const std::string& file, const Migrations& known) {
+    auto store = open_inline({file, true, 1}, known);
+    EXPECT_TRUE(store.has_value()) << store.error().to_string();
+    int64_t value = -1;
+    (*store)->read([&](Db& db) { value = (*db.query_one("SELECT x FROM a"))->integer(0); });
+    return value;
+  };
+  EXPECT_EQ(value_in(path, migrations), 111);  // each step once
+  EXPECT_EQ(value_in(path + ".before-v3", {migrations[0]}), 1);
+}
+
 }  // namespace
 }  // namespace anychip::store

@@ -10,6 +10,7 @@
 #include <sqlite3.h>
 
 #include "base/check.h"
+#include "base/failpoint.h"
 #include "base/log.h"
 
 namespace anychip::store {
@@ -89,6 +90,7 @@ Status migrate(SqliteDb& db, const StoreOptions& options, const Migrations& migr
     TRY_VOID(copy->finish());
   }
   for (size_t next = version; next < migrations.size(); ++next) {
+    FAILPOINT("store.migrate");
     const Status done = run_migration(db, migrations[next], next + 1);
     if (done) continue;
     // Nothing has changed: the copy says nothing that the database does not.

@@ -289,7 +289,7 @@ TEST_F(StoreTest, TheLogIsCopiedBackAndTheFileIsPrivate) {
         must_not_fail());
   }
   store->drain();
-  for (int i = 0; i < 200 && store->counts().checkpoints == 0; ++i) {
+  for (int i = 0; i < 1000 && store->counts().checkpoints == 0; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   EXPECT_GE(store->counts().checkpoints, 1);
