@@ -106,6 +106,7 @@ def test_comparison_sees_frozen_weights(training: Training, reference: Training)
     even then no checkpoint comes of it.
     """
     leg = training.leg("ascend", "npu-sim", args=("--sabotage", "repoint+prove"))
+    assert leg.losses, leg.output
     assert largest_difference(training.losses(), reference.losses()) > 0.1
     assert leg.code == 1 and leg.event("error")["reason"] == "optimizer_detached"
 
