@@ -102,6 +102,9 @@ RC_GTEST_PROP(FleetProperty, AnyOrderOfObservations, ()) {
     RC_ASSERT(world.facts.instances == rested.instances);
     RC_ASSERT(world.facts.active == rested.active);
   }
+  const auto& last = world.facts.active;
+  RC_TAG(std::string(name_of(world.facts.run.state)) + ", switch " +
+         std::string(last ? name_of(last->state) : "none"));
 }
 
 // However a run is treated: once the node obeys, everything is given back.

@@ -43,7 +43,12 @@ void restart_or_fail(Facts& facts, const Context& context, Instance& current, st
   Run& run = facts.run;
   Leg* leg = facts.leg_of(current);
   const bool never_ran = leg == nullptr || !leg->started_at;
-  const bool has_own_words = leg != nullptr && !leg->error_reason.empty() && leg->fresh_steps == 0;
+  // A script that says why it ends, or ends by its own exit status, before its first step would do the
+  // same again (a usage error, a foreign checkpoint); a signal or a lost supervisor may not.
+  const bool is_own_exit = current.phase >= Phase::kExited && !current.is_supervisor_lost &&
+                           current.exit_code.value_or(0) > 0 && current.exit_code.value_or(0) < 128;
+  const bool has_own_words = leg != nullptr && leg->fresh_steps == 0 &&
+                             (!leg->error_reason.empty() || is_own_exit);
   if (leg != nullptr) end_leg(facts, context, *leg, cause);
   set_desired(facts, context, current, Desired::kGone);
   if (has_own_words || (never_ran && leg != nullptr && leg->index == 0)) {

@@ -246,6 +246,13 @@ void settle(Facts& facts, const Context& context, Instance& target) {
   go_to(facts, context, SwitchStep::kSettle,
         fmt::format("{} carries the run; the old chip is given back", facts.active->to.chip));
   measure(facts);
+  // The snapshot keeps the old system disk; the checkpoints as they were are no longer needed.
+  if (const Instance* old = facts.instance(facts.active->old_instance)) {
+    if (Volume* disk = facts.volume(old->system_disk)) disk->is_wanted = false;
+  }
+  if (Snapshot* checkpoint = facts.snapshot(facts.active->checkpoint_snapshot)) {
+    checkpoint->is_wanted = false;
+  }
   facts.run.instance = target.id;
   finish(facts, context, SwitchState::kDone, "");
 }

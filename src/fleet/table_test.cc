@@ -34,7 +34,7 @@ const Case kCases[] = {
     {"signal", "R current exited 139; current gone; current exited 139", "failed", "", 2, "signal 11"},
     {"oom", "R current oom 137; current gone; current oom 137", "failed", "", 2, "out of memory"},
     {"orphaned", "R current orphaned; current gone; current running", "running", "", 2, ""},
-    {"vanished_container", "R current gone; current gone; current running", "running", "", 2, ""},
+    {"vanished_container", "R current gone; current running", "running", "", 2, ""},
     {"never_started", "run cpu; current failed", "failed", "", 1, "would not start"},
     {"queued_too_long", "run cpu; pass 1801", "failed", "", 1, "stayed queued for 30 minutes"},
     {"start_too_long", "run cpu; current starting; pass 601", "failed", "", 1, "stayed starting"},
@@ -117,6 +117,8 @@ TEST_P(Table, LeadsWhereItMust) {
       facts.run.state_reason + " | " + (facts.active ? facts.active->reason : "");
   EXPECT_NE(reason.find(wanted.reason), std::string::npos) << reason;
 }
+
+void PrintTo(const Case& entry, std::ostream* out) { *out << entry.words; }
 
 INSTANTIATE_TEST_SUITE_P(Fleet, Table, testing::ValuesIn(kCases),
                          [](const auto& entry) { return std::string(entry.param.name); });

@@ -22,11 +22,11 @@ net::Response problem(const Error& error, std::string_view request_id) {
   return net::problem_response(error, status, request_id);
 }
 
-net::Response refusal(const std::vector<fleet::Refusal>& refusals) {
+net::Response refusal(const Call& call, const std::vector<fleet::Refusal>& refusals) {
   CHECK(!refusals.empty());
   const fleet::Refusal& first = refusals.front();
-  net::Response response =
-      net::problem_response(Error{first.code, first.reason, first.message, first.hint, {}});
+  net::Response response = net::problem_response(
+      Error{first.code, first.reason, first.message, first.hint, {}}, {}, call.request_id);
   auto body = json::parse(response.body);
   CHECK(body.has_value() && body->is_object());
   json::array errors;

@@ -160,7 +160,7 @@ class CoreImpl final : public Core {
       if (known) return net::Outcome(*known);
     }
     Call call{shared_, errand.request, db, who, errand.match.parameters, errand.is_last_try,
-              errand.before};
+              errand.before, errand.request_id};
     TRY(net::Outcome outcome, route.handle(call));
     const auto* response = std::get_if<net::Response>(&outcome);
     if (route.takes_idempotency_key && response != nullptr) {

@@ -216,6 +216,7 @@ TEST_F(RunTest, AnEmptyWalletStopsTheRunWithACheckpointAndTheFloorHolds) {
             "the balance is used up, with a checkpoint");
   EXPECT_GE(10'000'000 - json::int_at(run("demo"), "cost_micros"), 0) << "never below zero";
   EXPECT_LT(balance(), 20'000);
+  rounds(4);
   const Answer refused = start_run("more", "sim-a");
   EXPECT_EQ(refused.status, 402);
   EXPECT_EQ(refused.code(), "funds_insufficient");

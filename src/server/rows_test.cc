@@ -55,6 +55,7 @@ TEST_F(RowsTest, ComesBackAsItWentIn) {
   instance.target.price = RatePerHour{8'640'000};
   fleet::Leg leg;
   leg.id = LegId{"leg_1"};
+  leg.run = RunId{"run_1"};
   leg.loss_last = 2.25;
   leg.cost = Money{-3};
   leg.sample_text = "春眠不覺曉";

@@ -230,7 +230,7 @@ Result<net::Outcome> create_run(Call& call) {
     TRY(const auto unfunded, refuse_unfunded(call, target->price, "/chip"));
     if (unfunded) checker.refusals().push_back(*unfunded);
   }
-  if (!checker.refusals().empty()) return refusal(checker.refusals());
+  if (!checker.refusals().empty()) return refusal(call, checker.refusals());
 
   const fleet::Context context = call.shared.context();
   wish.run.id = RunId::make(context.now, context.random);

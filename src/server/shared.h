@@ -42,6 +42,7 @@ struct Call {
   std::vector<std::string> parameters;  // of the path, in order
   bool is_last_try = false;
   std::string before;  // what the route's `before` found out without the database
+  std::string request_id;
 };
 
 enum class Access { kPublic, kAccount, kAccountOrAdmin, kAdmin, kAgent };
@@ -65,7 +66,7 @@ net::Response ok(const json::value& body, int status = 200);
 net::Response empty_answer();  // 204
 net::Response problem(const Error& error, std::string_view request_id);
 // Every reason at once; the first decides code and status.
-net::Response refusal(const std::vector<fleet::Refusal>& refusals);
+net::Response refusal(const Call& call, const std::vector<fleet::Refusal>& refusals);
 // "{items, next_cursor}"
 json::object list_of(json::array items, std::string next_cursor = {});
 

@@ -34,7 +34,7 @@ Result<net::Outcome> create_switch(Call& call) {
     TRY(const auto unfunded, refuse_unfunded(call, target->price, "/chip"));
     if (unfunded) reasons.push_back(*unfunded);
   }
-  if (!reasons.empty()) return refusal(reasons);
+  if (!reasons.empty()) return refusal(call, reasons);
   const fleet::Context context = call.shared.context();
   TRY_VOID(fleet::begin_switch(facts, context, *target, wish));
   FAILPOINT("server.switch.reserved");

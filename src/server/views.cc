@@ -151,6 +151,11 @@ Result<json::object> run_view(store::Db& db, const Shared&, const fleet::Run& ru
     cost_micros += leg.cost.micros;
     if (leg.last_step) stepped = &leg;
   }
+  // Beside a phase that goes on, an error is the last try's: the node tries again.
+  const bool is_retrying = run.state == fleet::RunState::kPreparing && run.state_reason.empty() &&
+                           current && !current->error_message.empty();
+  const std::string reason =
+      is_retrying ? "it is tried again: " + current->error_message : run.state_reason;
   json::array command;
   for (const std::string& word : run.command) command.emplace_back(word);
   json::value switch_json = nullptr;
@@ -163,7 +168,7 @@ Result<json::object> run_view(store::Db& db, const Shared&, const fleet::Run& ru
       {"name", run.name},
       {"project_id", run.project.text},
       {"state", name_of(run.state)},
-      {"state_reason", text_or_null(run.state_reason)},
+      {"state_reason", text_or_null(reason)},
       {"template", text_or_null(run.template_id)},
       {"chip", target.chip},
       {"count", target.count},
@@ -207,6 +212,7 @@ json::object instance_view(const fleet::Instance& instance) {
           {"device_ids", std::move(devices)},
           {"desired", name_of(instance.desired)},
           {"phase", name_of(instance.phase)},
+          {"state", instance.is_closed ? "gone" : name_of(instance.phase)},
           {"closed", instance.is_closed},
           {"system_disk", text_or_null(instance.system_disk.text)},
           {"checkpoint_volume", text_or_null(instance.checkpoint.text)},
