@@ -69,7 +69,7 @@ class ShimTest : public testing::Test {
 
 TEST_F(ShimTest, DropsTheOptionsThePluginRefusesAndSetsTheDeviceCount) {
   set("ANYCHIP_PJRT_DEVICE_COUNT", "2");
-  with_client({{"premapped_buffer_size", 1}, {"good", 5}, {"premapped", 2}});
+  with_client({{"premapped_buffer_size", 1}, {"good", 5}, {"goodness", 2}});
   EXPECT_EQ(fake_options(), "good=5;cpu_device_count=2;");
   EXPECT_EQ(stat("options_dropped"), 2);
 }
@@ -156,6 +156,31 @@ TEST_F(ShimTest, AProgramThatDoesNotFitIsNotRun) {
   EXPECT_EQ(user.take(user.execute(fits, {}, outputs)).first, abi::kResourceExhausted);
 }
 
+TEST_F(ShimTest, ALaunchThatFitsOnOneDeviceOnlyTakesNothingOnAny) {
+  set("ANYCHIP_PJRT_MEMORY_BYTES", "1000");
+  PluginUser user = with_client();
+  abi::Buffer* filler = nullptr;
+  ASSERT_EQ(user.to_device(200, &filler, 1), nullptr);
+  abi::LoadedExecutable* program = nullptr;
+  ASSERT_EQ(user.compile("1 500 temp 0 alias 0", &program), nullptr);
+  Buffers first(1), second(1);
+  abi::Buffer* const* arguments[2] = {nullptr, nullptr};
+  abi::Buffer** outputs[2] = {first.data(), second.data()};
+  abi::LoadedExecutableExecuteArgs args{};
+  args.executable = program;
+  args.argument_lists = arguments;
+  args.num_devices = 2;
+  args.output_lists = outputs;
+  EXPECT_EQ(user.take(user.call(abi::kLoadedExecutableExecute, args)).first,
+            abi::kResourceExhausted);
+  EXPECT_EQ(user.memory_stats(0).bytes_in_use, 0);
+  EXPECT_EQ(user.memory_stats(1).bytes_in_use, 800);
+  ASSERT_EQ(user.release(abi::kBufferDestroy, filler), nullptr);
+  EXPECT_EQ(user.call(abi::kLoadedExecutableExecute, args), nullptr);
+  EXPECT_EQ(user.memory_stats(0).bytes_in_use, 500);
+  EXPECT_EQ(user.memory_stats(1).bytes_in_use, 500);
+}
+
 // A training step that donates its state runs for ever in the memory of one state.
 TEST_F(ShimTest, DonatedArgumentsGiveTheirMemoryToTheOutputs) {
   set("ANYCHIP_PJRT_MEMORY_BYTES", "1000");
@@ -167,6 +192,7 @@ TEST_F(ShimTest, DonatedArgumentsGiveTheirMemoryToTheOutputs) {
   for (int i = 0; i < 5; ++i) {
     Buffers outputs(1);
     ASSERT_THAT(user.take(user.execute(step, {state}, outputs)), Pair(abi::kOk, ""));
+    EXPECT_EQ(stat("bytes_in_use"), 800);  // before the donated handle is dropped
     ASSERT_EQ(user.release(abi::kBufferDestroy, state), nullptr);
     state = outputs[0];
     EXPECT_EQ(stat("bytes_in_use"), 800);
