@@ -29,11 +29,26 @@ int64_t number_in(const std::string& path) {
   return number;
 }
 
+// Does the process handle or deliberately ignore it? (masks of /proc/PID/status)
+bool hears(pid_t pid, int signal_number) {
+  const std::string status = sys::read_file(fmt::format("/proc/{}/status", pid), 1 << 16).value_or("");
+  const uint64_t bit = uint64_t{1} << (signal_number - 1);
+  for (const char* key : {"\nSigCgt:\t", "\nSigIgn:\t"}) {
+    const size_t at = status.find(key);
+    if (at == std::string::npos) continue;
+    uint64_t mask = 0;
+    const char* begin = status.data() + at + std::string_view(key).size();
+    std::from_chars(begin, status.data() + status.size(), mask, 16);
+    if ((mask & bit) != 0) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 Container::Container(ContainerParts& parts, InstanceId instance)
     : parts_(parts), instance_(std::move(instance)), paths_(parts.paths.instance(instance_)),
-      log_(std::make_shared<ContainerLog>(paths_.log)) {}
+      log_(std::make_shared<ContainerLog>(paths_.log, parts.log_bytes_max)) {}
 
 Status Container::load() {
   TRY(ContainerSpec spec, load_spec(paths_));
@@ -188,13 +203,29 @@ Status Container::signal(int signal_number) {
   }
   const int64_t init = number_in(paths_.pid);
   if (init <= 1) return fail(Code::kDataLoss, "pid_file_missing", paths_.pid + " holds no pid");
+  const auto command = static_cast<pid_t>(init);
+  if (signal_number != SIGTERM || hears(command, SIGTERM)) return send_locked(command, signal_number);
+  // The command is the first process of its pid namespace: the kernel drops a signal that it does not
+  // handle, so a plain `sh -c "...; python train.py"` would sit out its whole grace time. Those below
+  // it that do handle SIGTERM get it (the command goes on when they have ended); if none does, the
+  // signal does what it does to any other process: it ends the command.
+  bool is_heard = false;
+  for (const pid_t pid : parts_.cgroups.processes(instance_, CgroupPart::kContainer)) {
+    if (pid == command || !hears(pid, SIGTERM)) continue;
+    TRY_VOID(send_locked(pid, SIGTERM));
+    is_heard = true;
+  }
+  return is_heard ? Status{} : send_locked(command, SIGKILL);
+}
+
+Status Container::send_locked(pid_t pid, int signal_number) {
   // The descriptor first, then the proof that it is ours: a reused pid is never hit.
-  const sys::Fd process(static_cast<int>(syscall(SYS_pidfd_open, init, 0)));
+  const sys::Fd process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   if (!process.is_open()) {
     if (errno == ESRCH) return {};  // ended just now
     return fail_errno("pidfd_open", errno);
   }
-  if (!parts_.cgroups.holds(instance_, CgroupPart::kContainer, static_cast<pid_t>(init))) return {};
+  if (!parts_.cgroups.holds(instance_, CgroupPart::kContainer, pid)) return {};
   if (syscall(SYS_pidfd_send_signal, process.get(), signal_number, nullptr, 0) != 0 && errno != ESRCH) {
     return fail_errno(fmt::format("send signal {}", signal_number), errno);
   }

@@ -88,6 +88,7 @@ class Container {
   bool has_exit_file() const;
   bool is_command_pending() const;
   Status save_locked();
+  Status send_locked(pid_t pid, int signal_number);
   void set_step_locked(ContainerStep step) { status_.step = step; }
   Result<std::string> read_metrics(int64_t offset, int64_t bytes_max);
 

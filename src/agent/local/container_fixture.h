@@ -60,7 +60,7 @@ inline std::string make_layers(const std::string& folder) {
   chmod((folder + "/base/bin/busybox").c_str(), 0755);
   for (const char* applet : {"sh", "id", "ls", "echo", "cat", "touch", "sleep", "mount", "mknod", "dd",
                              "tail", "seq", "setsid", "hostname", "ln", "mkdir", "rm", "sync", "df",
-                             "unshare", "chroot", "kill", "stat", "chown", "true", "head", "wc", "find"}) {
+                             "unshare", "chroot", "kill", "stat", "chown", "true", "head", "wc", "find", "nc"}) {
     fs::create_symlink("busybox", folder + "/base/bin/" + applet, error);
   }
   if (!sys::write_file_atomic(folder + "/base/usr/bin/python3", "#!/bin/sh\necho python \"$@\"\n", 0755)) {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include <fmt/format.h>
+
 #include "sys/files.h"
 
 namespace anychip::agent {
@@ -43,6 +45,18 @@ ContainerLog::Place ContainerLog::nearest_before(int64_t offset) const {
   return place;
 }
 
+// Behind the last line of a full log, at decoded_bytes.
+void ContainerLog::append_limit_note(int64_t raw_bytes, int64_t decoded_bytes, int64_t offset,
+                                     int64_t bytes_max, std::string& to) const {
+  if (bytes_max_ == 0 || raw_bytes < bytes_max_) return;
+  const std::string note = fmt::format(
+      "[anychip] the log has reached its limit of {} MiB; later output was dropped\n", bytes_max_ >> 20);
+  const int64_t skip = std::max<int64_t>(offset - decoded_bytes, 0);
+  const int64_t room = bytes_max - static_cast<int64_t>(to.size());
+  if (skip >= static_cast<int64_t>(note.size()) || room <= 0) return;
+  to.append(note, static_cast<size_t>(skip), static_cast<size_t>(room));
+}
+
 Result<std::string> ContainerLog::read(int64_t offset, int64_t bytes_max) {
   if (offset < 0 || bytes_max < 0) {
     return fail(Code::kInvalidArgument, "offset_invalid", "a log offset is not negative");
@@ -56,9 +70,11 @@ Result<std::string> ContainerLog::read(int64_t offset, int64_t bytes_max) {
   Place place = nearest_before(offset);
   std::string collected, block, line;
   int64_t read_at = place.raw;
+  bool is_at_end = false;
   while (static_cast<int64_t>(collected.size()) < bytes_max) {
     TRY(const std::string more, sys::read_range(file->get(), read_at, kBlockBytes));
-    if (more.empty()) break;
+    is_at_end = more.empty();
+    if (is_at_end) break;
     read_at += static_cast<int64_t>(more.size());
     block += more;
     size_t begin = 0;
@@ -87,6 +103,7 @@ Result<std::string> ContainerLog::read(int64_t offset, int64_t bytes_max) {
     block.erase(0, begin);
   }
   last_ = place;
+  if (is_at_end) append_limit_note(place.raw, place.decoded, offset, bytes_max, collected);
   return collected;
 }
 

@@ -14,7 +14,9 @@ namespace anychip::agent {
 
 class ContainerLog {
  public:
-  explicit ContainerLog(std::string path) : path_(std::move(path)) {}
+  // bytes_max: what conmon writes at most; a file of that size ends with a line of ours saying so.
+  explicit ContainerLog(std::string path, int64_t bytes_max = 0)
+      : path_(std::move(path)), bytes_max_(bytes_max) {}
   // Decoded bytes [offset, offset + bytes_max); shorter at the end, "" when there is nothing yet.
   Result<std::string> read(int64_t offset, int64_t bytes_max);
 
@@ -23,8 +25,11 @@ class ContainerLog {
     int64_t raw = 0, decoded = 0;
   };
   Place nearest_before(int64_t offset) const;
+  void append_limit_note(int64_t raw_bytes, int64_t decoded_bytes, int64_t offset, int64_t bytes_max,
+                         std::string& to) const;
 
   const std::string path_;
+  const int64_t bytes_max_;
   std::mutex mutex_;
   std::vector<Place> index_{{}};
   Place last_;  // where the last read ended: the next one usually begins there

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdio>
 #include <ctime>
 #include <filesystem>
 
@@ -53,6 +54,42 @@ TEST(ContainerLogTest, StripsPrefixesAndJoinsPartialLines) {
   ASSERT_TRUE(sys::write_file_atomic(path, raw + " no more\n"));
   EXPECT_EQ(log.read(static_cast<int64_t>(expected.size()), 100).value(), "cut no more\n");
   EXPECT_FALSE(log.read(-1, 5));
+}
+
+TEST(ContainerLogTest, AFullLogEndsWithAWordAboutIt) {
+  const Folder folder;
+  const std::string raw = std::string(kStamp) + "stdout F one\n" + kStamp + "stdout F two\n";
+  ASSERT_TRUE(sys::write_file_atomic(folder / "log", raw));
+  EXPECT_EQ(ContainerLog(folder / "log", static_cast<int64_t>(raw.size()) + 1).read(0, 1000).value(),
+            "one\ntwo\n");
+  ContainerLog full(folder / "log", static_cast<int64_t>(raw.size()));
+  const std::string all = full.read(0, 1000).value();
+  EXPECT_TRUE(all.starts_with("one\ntwo\n[anychip] the log has reached its limit")) << all;
+  for (size_t offset = 0; offset <= all.size(); ++offset) {
+    EXPECT_EQ(full.read(static_cast<int64_t>(offset), 7).value(), all.substr(offset, 7));
+  }
+}
+
+TEST(ContainerLogTest, AHundredMegabytesAreReadInTimeThatIsNotFelt) {
+  const Folder folder;
+  std::string raw;
+  const std::string line = std::string(kStamp) + "stdout F " + std::string(90, 'x') + "\n";
+  raw.reserve(static_cast<size_t>(105) << 20);
+  while (raw.size() < (static_cast<size_t>(100) << 20)) raw += line;
+  ASSERT_TRUE(sys::write_file_atomic(folder / "log", raw));
+  const int64_t decoded = static_cast<int64_t>(raw.size() / line.size()) * 91;
+  const RealClock clock;
+  ContainerLog log(folder / "log");
+  const MonoTime begin = clock.mono_now();
+  EXPECT_EQ(log.read(decoded - 10, 100).value().size(), 10u);  // an agent that starts again
+  const MonoTime first = clock.mono_now();
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_EQ(log.read(decoded / 100 * i, 1000).value().size(), 1000u);
+  }
+  const MonoTime after = clock.mono_now();
+  std::printf("100 MiB log: first read at its end %.0f ms, then any offset %.2f ms\n",
+              (first - begin).seconds() * 1e3, (after - first).seconds() * 10);
+  EXPECT_LT((first - begin).us, 5'000'000);
 }
 
 // Any way of reading a long log gives the same bytes, also with a reader that knows nothing yet.

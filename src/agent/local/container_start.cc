@@ -103,7 +103,7 @@ Status Container::build(const ContainerSpec& spec, uint32_t first_host_id) {
   TRY_VOID(sys::remove_file(paths_.metrics));
   {
     const std::lock_guard lock(mutex_);
-    log_ = std::make_shared<ContainerLog>(paths_.log);
+    log_ = std::make_shared<ContainerLog>(paths_.log, parts_.log_bytes_max);
   }
   TRY(const auto disk, parts_.pool.attach(spec.system_disk, instance_, spec.generation));
   FAILPOINT("container.disk_attached");

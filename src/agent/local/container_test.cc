@@ -300,6 +300,40 @@ TEST_F(ContainerTest, SigtermReachesTheCommand) {
   remove(spec.instance);
 }
 
+TEST_F(ContainerTest, SigtermToACommandThatDoesNotHandleItEndsItAtOnce) {
+  ContainerSpec spec = new_spec("echo up; exec sleep 1000");
+  start(spec);
+  node_->wait_log(spec.instance, "up");
+  pause_ms(50);  // exec
+  ASSERT_TRUE(node_->runtime->signal(spec.instance, SIGTERM));
+  const auto seen = node_->wait_exit(spec.instance, 5000);
+  ASSERT_TRUE(seen);
+  EXPECT_EQ(seen->phase, ContainerPhase::kExited);
+  EXPECT_EQ(seen->exit_code, 137);
+  remove(spec.instance);
+}
+
+// `sh -c "cd somewhere; python train.py"`: the shell hears nothing, the training does.
+TEST_F(ContainerTest, SigtermReachesTheTrainingBehindAShell) {
+  ContainerSpec spec = new_spec(
+      "sh -c \"trap 'echo saved; exit 75' TERM; echo up; while true; do sleep 0.02; done\"; exit $?");
+  start(spec);
+  node_->wait_log(spec.instance, "up");
+  ASSERT_TRUE(node_->runtime->signal(spec.instance, SIGTERM));
+  const auto seen = node_->wait_exit(spec.instance, 5000);
+  ASSERT_TRUE(seen);
+  EXPECT_EQ(seen->phase, ContainerPhase::kExited);
+  EXPECT_EQ(seen->exit_code, 75);
+  EXPECT_THAT(node_->read(spec.instance), HasSubstr("saved"));
+  remove(spec.instance);
+}
+
+TEST_F(ContainerTest, TheNetworkIsLoopbackOnly) {
+  const std::string log = run(new_spec(
+      "ls /sys/class/net; (echo hello | nc -l -p 5000 >/dev/null) & sleep 0.3; nc localhost 5000; cat /etc/hosts"));
+  EXPECT_THAT(log, ::testing::StartsWith("lo\nhello\n127.0.0.1 localhost ins-"));
+}
+
 TEST_F(ContainerTest, MetricsAndControlPassBothWays) {
   ContainerSpec spec = new_spec(
       "echo '{\"step\":1}' > $ANYCHIP_METRICS; printf '{\"st' >> $ANYCHIP_METRICS; echo half;"

@@ -152,7 +152,8 @@ Status Pool::Impl::mount_volume(VolumeRecord& record) {
   TRY_VOID(sys::make_folders(target, 0711));
   TRY(const auto loop, sys::attach_loop(image));
   // nouuid: every clone has the uuid of its template or parent.
-  TRY_VOID(sys::mount_file_system(loop.path, target, "xfs", MS_NODEV | MS_NOATIME, "nouuid,discard"));
+  TRY_VOID(sys::mount_file_system(loop.path, target, "xfs", MS_NODEV | MS_NOSUID | MS_NOATIME,
+                                   "nouuid,discard"));
   if (!record.needs_grow) return {};
   TRY_VOID(sys::run_ok({"xfs_growfs", target}));
   record.needs_grow = false;
