@@ -19,7 +19,7 @@ parser.add_argument("--width", type=int, default=160)
 parser.add_argument("--heads", type=int, default=4)
 parser.add_argument("--context", type=int, default=48, help="characters the model looks back")
 parser.add_argument("--batch", type=int, default=24)
-parser.add_argument("--lr", type=float, default=2e-3)
+parser.add_argument("--lr", type=float, default=1e-3)
 parser.add_argument("--threads", type=int, default=1)
 parser.add_argument("--prompt", default="明月", help="how the sample poems begin")
 args = anychip.parse_args(parser)
@@ -82,9 +82,6 @@ class GPT(nn.Module):
         self.blocks = nn.ModuleList(Block(width, heads) for _ in range(layers))
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, characters, bias=False)
-        for module in self.modules():
-            if isinstance(module, nn.Linear | nn.Embedding):
-                nn.init.normal_(module.weight, std=0.02)
 
     def logits(self, x: torch.Tensor) -> torch.Tensor:
         h = self.character(x) + self.position.weight
