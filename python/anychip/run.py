@@ -78,6 +78,14 @@ class Run:
             raise
 
     def _begin(self) -> None:
+        rented = os.environ.get("ANYCHIP_BACKEND", self.args.backend)
+        if rented != self.args.backend:
+            # A word buried in a wrapper script would otherwise train on the CPU of a rented chip.
+            raise Failure(
+                "backend_other",
+                f"this instance has back end {rented!r} and the command says "
+                f"{self.args.backend!r}; leave --backend to the instance or unset ANYCHIP_BACKEND",
+            )
         self.device = open_device(self.args.backend)
         random_state = self._resume()
         prepare.move(self.model, self.optimizer, self.device.type)

@@ -33,6 +33,11 @@ def test_real_chip_missing(training: Training, backend: str, reason: str, word: 
     assert word in refused(training.leg(backend), reason)
 
 
+def test_other_chip_than_the_rented(training: Training) -> None:
+    leg = training.leg("cpu", env={"ANYCHIP_BACKEND": "tpu"})
+    assert "'tpu'" in refused(leg, "backend_other")
+
+
 def test_simulation_missing(training: Training) -> None:
     leg = training.leg("mlu", env={"ANYCHIP_SIMULATED": "1"})
     assert "'mlu'" in refused(leg, "simulation_missing")
