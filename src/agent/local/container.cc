@@ -204,18 +204,20 @@ Status Container::signal(int signal_number) {
   const int64_t init = number_in(paths_.pid);
   if (init <= 1) return fail(Code::kDataLoss, "pid_file_missing", paths_.pid + " holds no pid");
   const auto command = static_cast<pid_t>(init);
-  if (signal_number != SIGTERM || hears(command, SIGTERM)) return send_locked(command, signal_number);
+  if (signal_number == SIGKILL || hears(command, signal_number)) {
+    return send_locked(command, signal_number);
+  }
   // The command is the first process of its pid namespace: the kernel drops a signal that it does not
   // handle, so a plain `sh -c "...; python train.py"` would sit out its whole grace time. Those below
-  // it that do handle SIGTERM get it (the command goes on when they have ended); if none does, the
-  // signal does what it does to any other process: it ends the command.
+  // it that do handle the signal get it (the command goes on when they have ended); if none does,
+  // SIGTERM does what it does to any other process: it ends the command.
   bool is_heard = false;
   for (const pid_t pid : parts_.cgroups.processes(instance_, CgroupPart::kContainer)) {
-    if (pid == command || !hears(pid, SIGTERM)) continue;
-    TRY_VOID(send_locked(pid, SIGTERM));
+    if (pid == command || !hears(pid, signal_number)) continue;
+    TRY_VOID(send_locked(pid, signal_number));
     is_heard = true;
   }
-  return is_heard ? Status{} : send_locked(command, SIGKILL);
+  return is_heard || signal_number != SIGTERM ? Status{} : send_locked(command, SIGKILL);
 }
 
 Status Container::send_locked(pid_t pid, int signal_number) {

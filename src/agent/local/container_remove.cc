@@ -5,10 +5,10 @@
 #include <algorithm>
 
 #include "agent/local/container.h"
+#include "agent/local/container_mounts.h"
 #include "base/failpoint.h"
 #include "base/log.h"
 #include "sys/files.h"
-#include "sys/mounts.h"
 
 namespace anychip::agent {
 namespace {
@@ -36,13 +36,17 @@ Status Container::kill_everything() {
 }
 
 Status Container::unmount_everything() {
-  TRY(const auto table, sys::mount_table());
-  const std::string below = paths_.run + "/";
-  for (auto entry = table.rbegin(); entry != table.rend(); ++entry) {  // the last mounted first
-    if (!entry->target.starts_with(below)) continue;
-    TRY(const bool is_lazy, sys::unmount(entry->target));
-    if (is_lazy) log::warn("agent.mount_detached_lazily", {{"target", entry->target}});
+  TRY_VOID(unmount_below(paths_.run));
+  std::vector<std::string> folders{paths_.run};
+  {
+    const std::lock_guard lock(mutex_);
+    folders.push_back(parts_.paths.agent + "/mounts/" + spec_.system_disk.text);
+    for (const VolumeMount& mount : spec_.volumes) {
+      folders.push_back(parts_.paths.agent + "/mounts/" + mount.volume.text);
+    }
   }
+  std::erase_if(folders, [](const std::string& folder) { return folder.ends_with('/'); });
+  detach_in_other_namespaces(folders);
   return {};
 }
 

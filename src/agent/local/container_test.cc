@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "agent/local/container_fixture.h"
+#include "agent/local/container_mounts.h"
 #include "agent/local/layer_build.h"
 #include "base/hash.h"
 #include "sys/archive.h"
@@ -316,9 +317,11 @@ TEST_F(ContainerTest, SigtermToACommandThatDoesNotHandleItEndsItAtOnce) {
 // `sh -c "cd somewhere; python train.py"`: the shell hears nothing, the training does.
 TEST_F(ContainerTest, SigtermReachesTheTrainingBehindAShell) {
   ContainerSpec spec = new_spec(
-      "sh -c \"trap 'echo saved; exit 75' TERM; echo up; while true; do sleep 0.02; done\"; exit $?");
+      "sh -c \"trap 'echo noted' USR1; trap 'echo saved; exit 75' TERM; echo up; while true; do sleep 0.02; done\"; exit $?");
   start(spec);
   node_->wait_log(spec.instance, "up");
+  ASSERT_TRUE(node_->runtime->signal(spec.instance, SIGUSR1));
+  EXPECT_THAT(node_->wait_log(spec.instance, "noted"), HasSubstr("noted"));
   ASSERT_TRUE(node_->runtime->signal(spec.instance, SIGTERM));
   const auto seen = node_->wait_exit(spec.instance, 5000);
   ASSERT_TRUE(seen);
@@ -432,6 +435,28 @@ TEST_F(ContainerTest, AnImageBuildDoesNotKeepVolumesBusy) {
   for (int i = 0; i < 500 && sys::read_file(build.log_path).value_or("").empty(); ++i) pause_ms(10);
   const Status removed = node_->perform(RemoveContainer{spec.instance});
   EXPECT_TRUE(removed) << removed.error().to_string();
+  EXPECT_TRUE(sys::is_alive(*pid));
+  kill(*pid, SIGKILL);
+  waitpid(*pid, nullptr, 0);
+}
+
+// Any other program that copied all mounts into a private namespace, and knows nothing of us.
+TEST_F(ContainerTest, AForeignMountNamespaceDoesNotKeepVolumesBusy) {
+  ContainerSpec spec = new_spec("echo up; sleep 1000");
+  start(spec);
+  node_->wait_log(spec.instance, "up");
+  sys::DetachedSpec other;
+  other.argv = {"unshare", "--mount", "sh", "-c", "echo unshared; exec sleep 30"};
+  other.log_path = folder_ + "/other.log";
+  const auto pid = sys::spawn_detached(other);
+  ASSERT_TRUE(pid);
+  for (int i = 0; i < 500 && sys::read_file(other.log_path).value_or("").empty(); ++i) pause_ms(10);
+  const std::string mountinfo = "/proc/" + std::to_string(*pid) + "/mountinfo";
+  const std::vector<std::string> ours{NodePaths::of(folder_, "/run/anychip").instance(spec.instance).run};
+  EXPECT_FALSE(mounts_below(sys::read_file(mountinfo).value(), ours).empty());
+  const Status removed = node_->perform(RemoveContainer{spec.instance});
+  EXPECT_TRUE(removed) << removed.error().to_string();
+  EXPECT_TRUE(mounts_below(sys::read_file(mountinfo).value(), ours).empty());
   EXPECT_TRUE(sys::is_alive(*pid));
   kill(*pid, SIGKILL);
   waitpid(*pid, nullptr, 0);
