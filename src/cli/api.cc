@@ -58,15 +58,17 @@ Result<json::object> Api::send(net::Request request, Duration timeout) {
   if (answer->status >= 400) {
     Error error = net::error_of(*answer);
     if (error.code == Code::kUnauthenticated) {
-      error.hint = fmt::format("the token in {}/client.json or ANYCHIP_TOKEN is not accepted by {}", data_, url_);
+      error.hint = fmt::format("the token in {}/client.json or ANYCHIP_TOKEN is not accepted by {}",
+                               data_, url_);
     }
     return tl::unexpected(std::move(error));
   }
   if (answer->body.empty()) return json::object{};
   TRY(json::value value, json::parse(answer->body));
   if (!value.is_object()) {
-    return fail(Code::kDataLoss, "answer_malformed",
-                fmt::format("{} answered {} with something that is not an object", url_, request.target));
+    return fail(
+        Code::kDataLoss, "answer_malformed",
+        fmt::format("{} answered {} with something that is not an object", url_, request.target));
   }
   return std::move(value.get_object());
 }
@@ -80,7 +82,8 @@ Result<json::object> Api::list(const std::string& target) {
   std::string page = target;
   for (int pages = 0; pages < kPagesMax; ++pages) {
     TRY(json::object next, get(page));
-    for (const json::value& item : json::array_at(next, "items")) all["items"].get_array().push_back(item);
+    for (const json::value& item : json::array_at(next, "items"))
+      all["items"].get_array().push_back(item);
     const std::string cursor = json::string_at(next, "next_cursor");
     if (cursor.empty()) break;
     const char joint = target.find('?') == std::string::npos ? '?' : '&';

@@ -25,7 +25,8 @@ class Api {
   Result<json::object> list(const std::string& target);
   Result<json::object> post(const std::string& target, const json::object& body);
   Result<json::object> remove(const std::string& target);
-  Result<json::object> upload(const std::string& target, std::string bytes, const std::string& digest);
+  Result<json::object> upload(const std::string& target, std::string bytes,
+                              const std::string& digest);
 
   const std::string& url() const { return url_; }
 

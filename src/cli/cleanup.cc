@@ -44,11 +44,13 @@ std::vector<std::string> cgroup_folders(const std::string& label) {
     const std::string top = root + "/" + label;
     if (!sys::is_folder(top)) continue;
     found.push_back(top);
-    for (std::filesystem::recursive_directory_iterator at(top, error), end; at != end && !error; at.increment(error)) {
+    for (std::filesystem::recursive_directory_iterator at(top, error), end; at != end && !error;
+         at.increment(error)) {
       if (at->is_directory(error)) found.push_back(at->path().string());
     }
   }
-  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.size() > b.size(); });
+  std::sort(found.begin(), found.end(),
+            [](const auto& a, const auto& b) { return a.size() > b.size(); });
   return found;
 }
 
@@ -57,7 +59,8 @@ std::vector<pid_t> pids_in(const std::string& cgroup) {
   const std::string text = sys::read_file(cgroup + "/cgroup.procs").value_or("");
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find('\n', begin), text.size());
-    const auto pid = static_cast<pid_t>(std::strtol(text.substr(begin, end - begin).c_str(), nullptr, 10));
+    const auto pid =
+        static_cast<pid_t>(std::strtol(text.substr(begin, end - begin).c_str(), nullptr, 10));
     if (pid > 1) pids.push_back(pid);
     begin = end + 1;
   }
@@ -72,7 +75,8 @@ std::vector<int> monitors_of(const std::string& data) {
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
     const std::string line = sys::read_file("/proc/" + name + "/cmdline").value_or("");
     const std::string program = sys::name_of(line.substr(0, line.find('\0')));
-    if (program == "conmon" && line.find(data + "/") != std::string::npos) found.push_back(std::stoi(name));
+    if (program == "conmon" && line.find(data + "/") != std::string::npos)
+      found.push_back(std::stoi(name));
   }
   return found;
 }
@@ -97,13 +101,15 @@ void remove_once(const std::string& data, const Leftovers& left) {
 std::string text_of(const Leftovers& left) {
   std::string out;
   const auto add = [&](std::string_view what, const std::vector<std::string>& items) {
-    for (const std::string& item : items) out += fmt::format("{}{} {}", out.empty() ? "" : ", ", what, item);
+    for (const std::string& item : items)
+      out += fmt::format("{}{} {}", out.empty() ? "" : ", ", what, item);
   };
   add("container", left.containers);
   add("mount", left.mounts);
   add("loop device", left.loops);
   add("cgroup", left.cgroups);
-  for (const int pid : left.monitors) out += fmt::format("{}conmon {}", out.empty() ? "" : ", ", pid);
+  for (const int pid : left.monitors)
+    out += fmt::format("{}conmon {}", out.empty() ? "" : ", ", pid);
   return out;
 }
 
@@ -123,8 +129,10 @@ Result<Leftovers> find_leftovers(const std::string& data) {
   }
   TRY(const std::vector<sys::MountEntry> mounts, sys::mount_table());
   for (const sys::MountEntry& mount : mounts) {
-    const bool is_our_loop = std::find(left.loops.begin(), left.loops.end(), mount.source) != left.loops.end();
-    const bool is_ours = is_below(mount.target, folder) || has_part(mount.target, label) || is_our_loop;
+    const bool is_our_loop =
+        std::find(left.loops.begin(), left.loops.end(), mount.source) != left.loops.end();
+    const bool is_ours =
+        is_below(mount.target, folder) || has_part(mount.target, label) || is_our_loop;
     if (is_ours) left.mounts.push_back(mount.target);
   }
   left.cgroups = cgroup_folders(label);
@@ -145,8 +153,9 @@ Status remove_leftovers(const std::string& data, const std::function<void(std::s
     remove_once(data, left);
     std::this_thread::sleep_for(std::chrono::milliseconds(100 << round));
   }
-  return fail(Code::kFailedPrecondition, "left_behind", "could not be removed: " + text_of(left),
-              "a process of this machine still uses it (fuser -vm PATH shows which); then run it again");
+  return fail(
+      Code::kFailedPrecondition, "left_behind", "could not be removed: " + text_of(left),
+      "a process of this machine still uses it (fuser -vm PATH shows which); then run it again");
 }
 
 }  // namespace anychip::cli

@@ -1,6 +1,7 @@
 // `down --all`: ends everything that a data folder's agent has made on this machine, whatever state
-// it is in and whether or not the agent still works: containers, their cgroups, mounts, loop devices.
-// Only things that belong to this data folder by proof (path below it, or its label) are touched.
+// it is in and whether or not the agent still works: containers, their cgroups, mounts, loop
+// devices. Only things that belong to this data folder by proof (path below it, or its label) are
+// touched.
 #pragma once
 
 #include <functional>
@@ -18,7 +19,8 @@ struct Leftovers {
   std::vector<std::string> containers, mounts, loops, cgroups;
   std::vector<int> monitors;  // conmon processes
   bool is_empty() const {
-    return containers.empty() && mounts.empty() && loops.empty() && cgroups.empty() && monitors.empty();
+    return containers.empty() && mounts.empty() && loops.empty() && cgroups.empty() &&
+           monitors.empty();
   }
 };
 Result<Leftovers> find_leftovers(const std::string& data);

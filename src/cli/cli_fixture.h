@@ -36,10 +36,10 @@ class CliTest : public ::testing::Test {
   void SetUp() override {
     folder_ = testing::TempDir() + "anychip-cli-XXXXXX";
     ASSERT_NE(mkdtemp(folder_.data()), nullptr);
-    for (const char* name : {"ANYCHIP_URL", "ANYCHIP_TOKEN", "ANYCHIP_DATA", "LC_ALL", "LANG"}) unsetenv(name);
-    auto server = net::Server::start({}, [this](net::Request request, bool, net::Done done) {
-      done(answer(request));
-    });
+    for (const char* name : {"ANYCHIP_URL", "ANYCHIP_TOKEN", "ANYCHIP_DATA", "LC_ALL", "LANG"})
+      unsetenv(name);
+    auto server = net::Server::start(
+        {}, [this](net::Request request, bool, net::Done done) { done(answer(request)); });
     ASSERT_TRUE(server) << server.error().to_string();
     server_ = std::move(*server);
     url_ = "http://127.0.0.1:" + std::to_string(server_->port());

@@ -30,8 +30,8 @@ Result<json::object> only(json::object list, std::string_view key, const std::st
     for (const std::string& near : catalog::nearest(name, known)) {
       hint += (hint.empty() ? "did you mean " : ", ") + near;
     }
-    return fail(Code::kNotFound, fmt::format("{}_unknown", what), fmt::format("there is no {} '{}'", what, name),
-                hint);
+    return fail(Code::kNotFound, fmt::format("{}_unknown", what),
+                fmt::format("there is no {} '{}'", what, name), hint);
   }
   list["items"] = std::move(kept);
   return list;
@@ -110,8 +110,14 @@ Status cmd_offer(Context& context, const NameOptions& options) {
   TRY(list, only(std::move(list), "chip", options.name, "chip"));
   return show_list(
       context, list,
-      {{"CHIP"}, {"NAME", Align::kLeft, true}, {"BACK END"}, {"NODE", Align::kLeft, true},
-       {"FREE", Align::kRight}, {"MEMORY", Align::kRight}, {"PRICE", Align::kRight}, {"NOTE", Align::kLeft, true}},
+      {{"CHIP"},
+       {"NAME", Align::kLeft, true},
+       {"BACK END"},
+       {"NODE", Align::kLeft, true},
+       {"FREE", Align::kRight},
+       {"MEMORY", Align::kRight},
+       {"PRICE", Align::kRight},
+       {"NOTE", Align::kLeft, true}},
       [](Table& table, const json::object& item) {
         const int64_t free = int_at(item, "count_free");
         table.add({Cell(string_at(item, "chip"), Style::kStrong), string_at(item, "name"),
@@ -135,13 +141,19 @@ Status cmd_chip(Context& context, const NameOptions& options) {
   TRY(list, only(std::move(list), key, options.name, "chip"));
   return show_list(
       context, list,
-      {{"CHIP"}, {"NAME", Align::kLeft, true}, {"VENDOR", Align::kLeft, true}, {"BACK END"},
-       {"MEMORY", Align::kRight}, {"PRICE", Align::kRight}, {"NOTE", Align::kLeft, true}},
+      {{"CHIP"},
+       {"NAME", Align::kLeft, true},
+       {"VENDOR", Align::kLeft, true},
+       {"BACK END"},
+       {"MEMORY", Align::kRight},
+       {"PRICE", Align::kRight},
+       {"NOTE", Align::kLeft, true}},
       [key](Table& table, const json::object& item) {
         const int64_t price = int_at(item, "price_micros_per_hour");
         table.add({Cell(string_at(item, key), Style::kStrong), string_at(item, "name"),
                    string_at(item, "vendor"), string_at(item, "back_end"),
-                   format_bytes(int_at(item, "memory_bytes")), price > 0 ? yuan_per_hour(price) : "-",
+                   format_bytes(int_at(item, "memory_bytes")),
+                   price > 0 ? yuan_per_hour(price) : "-",
                    Cell(string_at(item, "price_note"), Style::kFaint)});
       },
       "the catalogue holds no chips");
@@ -157,9 +169,10 @@ Status cmd_image(Context& context, const NameOptions& options) {
         for (const json::value& value : json::array_at(item, "variants")) {
           const json::object& variant = value.as_object();
           const std::string chips = joined(json::array_at(variant, "chips"));
-          table.add({Cell(string_at(item, "id"), Style::kStrong), string_at(variant, "id"),
-                     string_at(variant, "back_end"), string_at(variant, "kind"),
-                     chips.empty() ? Cell("every chip of its back end", Style::kFaint) : Cell(chips)});
+          table.add(
+              {Cell(string_at(item, "id"), Style::kStrong), string_at(variant, "id"),
+               string_at(variant, "back_end"), string_at(variant, "kind"),
+               chips.empty() ? Cell("every chip of its back end", Style::kFaint) : Cell(chips)});
         }
       },
       "the catalogue holds no images");
@@ -170,11 +183,16 @@ Status cmd_template(Context& context, const NameOptions& options) {
   TRY(list, only(std::move(list), "id", options.name, "template"));
   return show_list(
       context, list,
-      {{"TEMPLATE"}, {"NAME", Align::kLeft, true}, {"IMAGE"}, {"CHIP"}, {"COMMAND", Align::kLeft, true},
+      {{"TEMPLATE"},
+       {"NAME", Align::kLeft, true},
+       {"IMAGE"},
+       {"CHIP"},
+       {"COMMAND", Align::kLeft, true},
        {"EXPECTED COST", Align::kLeft, true}},
       [](Table& table, const json::object& item) {
-        table.add({Cell(string_at(item, "id"), Style::kStrong), string_at(item, "name"), string_at(item, "image"),
-                   string_at(item, "chip"), joined(json::array_at(item, "command"), " "),
+        table.add({Cell(string_at(item, "id"), Style::kStrong), string_at(item, "name"),
+                   string_at(item, "image"), string_at(item, "chip"),
+                   joined(json::array_at(item, "command"), " "),
                    Cell(string_at(item, "expected_cost"), Style::kFaint)});
       },
       "the catalogue holds no templates");
@@ -184,13 +202,18 @@ Status cmd_node(Context& context) {
   TRY(const json::object list, list_from(context, "/v1/nodes"));
   return show_list(
       context, list,
-      {{"NODE", Align::kLeft, true}, {"STATE"}, {"FREE", Align::kLeft, true}, {"IMAGES", Align::kLeft, true},
-       {"DISK FREE", Align::kRight}, {"LAST SEEN", Align::kLeft}},
+      {{"NODE", Align::kLeft, true},
+       {"STATE"},
+       {"FREE", Align::kLeft, true},
+       {"IMAGES", Align::kLeft, true},
+       {"DISK FREE", Align::kRight},
+       {"LAST SEEN", Align::kLeft}},
       [](Table& table, const json::object& item) {
         const std::string state = string_at(item, "state");
         table.add({Cell(string_at(item, "name"), Style::kStrong),
-                   Cell(state, state == "ready" ? Style::kGood : Style::kBad), devices_text(item), images_text(item),
-                   format_bytes(int_at(item, "pool_free_bytes")), format_time(string_at(item, "last_seen_at"))});
+                   Cell(state, state == "ready" ? Style::kGood : Style::kBad), devices_text(item),
+                   images_text(item), format_bytes(int_at(item, "pool_free_bytes")),
+                   format_time(string_at(item, "last_seen_at"))});
       },
       "no node has enrolled: `anychip up` starts the agent");
 }
@@ -206,19 +229,26 @@ Status cmd_instance(Context& context, const NameOptions& options) {
     Table table({{"FIELD"}, {"VALUE", Align::kLeft, true}});
     for (const auto& field : item) {
       const bool is_text = field.value().is_string();
-      table.add({Cell(std::string(field.key()), Style::kFaint),
-                 is_text ? std::string(field.value().get_string()) : json::serialize(field.value())});
+      table.add(
+          {Cell(std::string(field.key()), Style::kFaint),
+           is_text ? std::string(field.value().get_string()) : json::serialize(field.value())});
     }
     context.print(table);
     return {};
   }
   TRY(const json::object list, list_from(context, "/v1/instances"));
   return show_list(
-      context, list, {{"INSTANCE"}, {"RUN", Align::kLeft, true}, {"STATE"}, {"CHIP"}, {"DEVICES", Align::kLeft, true}},
+      context, list,
+      {{"INSTANCE"},
+       {"RUN", Align::kLeft, true},
+       {"STATE"},
+       {"CHIP"},
+       {"DEVICES", Align::kLeft, true}},
       [](Table& table, const json::object& item) {
-        const std::string state = string_at(item, "state");
-        table.add({string_at(item, "id"), string_at(item, "run_id"), Cell(state, style_of_state(state)),
-                   string_at(item, "chip"), joined(json::array_at(item, "device_ids"))});
+        const std::string state = string_at(item, item.contains("state") ? "state" : "phase");
+        table.add({string_at(item, "id"), string_at(item, "run_id"),
+                   Cell(state, style_of_state(state)), string_at(item, "chip"),
+                   joined(json::array_at(item, "device_ids"))});
       },
       "no instances");
 }
@@ -227,8 +257,14 @@ Status cmd_volume(Context& context) {
   TRY(const json::object list, list_from(context, "/v1/volumes"));
   return show_list(
       context, list,
-      {{"VOLUME"}, {"KIND"}, {"RUN", Align::kLeft, true}, {"STATE"}, {"SIZE", Align::kRight},
-       {"USED", Align::kRight}, {"ATTACHED TO", Align::kLeft, true}, {"GENERATION", Align::kRight}},
+      {{"VOLUME"},
+       {"KIND"},
+       {"RUN", Align::kLeft, true},
+       {"STATE"},
+       {"SIZE", Align::kRight},
+       {"USED", Align::kRight},
+       {"ATTACHED TO", Align::kLeft, true},
+       {"GENERATION", Align::kRight}},
       [](Table& table, const json::object& item) {
         table.add({string_at(item, "id"), string_at(item, "kind"), string_at(item, "run_id"),
                    string_at(item, "state"), format_bytes(int_at(item, "size_bytes")),
@@ -242,13 +278,19 @@ Status cmd_snapshot(Context& context) {
   TRY(const json::object list, list_from(context, "/v1/snapshots"));
   return show_list(
       context, list,
-      {{"SNAPSHOT"}, {"OF VOLUME", Align::kLeft, true}, {"RUN", Align::kLeft, true}, {"STATE"},
-       {"SIZE", Align::kRight}, {"WRITERS STOPPED", Align::kRight}, {"MADE"}},
+      {{"SNAPSHOT"},
+       {"OF VOLUME", Align::kLeft, true},
+       {"RUN", Align::kLeft, true},
+       {"STATE"},
+       {"SIZE", Align::kRight},
+       {"WRITERS STOPPED", Align::kRight},
+       {"MADE"}},
       [](Table& table, const json::object& item) {
         const int64_t freeze_us = int_at(item, "freeze_us");
         table.add({string_at(item, "id"), string_at(item, "volume_id"), string_at(item, "run_id"),
                    string_at(item, "state"), format_bytes(int_at(item, "size_bytes")),
-                   freeze_us > 0 ? format_span(freeze_us) : "-", format_time(string_at(item, "created_at"))});
+                   freeze_us > 0 ? format_span(freeze_us) : "-",
+                   format_time(string_at(item, "created_at"))});
       },
       "no snapshots");
 }
@@ -272,9 +314,11 @@ Status cmd_account_new(Context& context, const std::string& name) {
   const std::string token_path = sys::join(context.data, "server/admin.token");
   Result<std::string> admin = sys::read_file(token_path);
   if (!admin) {
-    return fail(admin.error().code == Code::kNotFound ? Code::kPermissionDenied : admin.error().code,
-                "admin_token_missing", fmt::format("cannot read {}: only who runs the server makes accounts", token_path),
-                "run this on the server's machine with the same data folder (ANYCHIP_DATA)");
+    return fail(
+        admin.error().code == Code::kNotFound ? Code::kPermissionDenied : admin.error().code,
+        "admin_token_missing",
+        fmt::format("cannot read {}: only who runs the server makes accounts", token_path),
+        "run this on the server's machine with the same data folder (ANYCHIP_DATA)");
   }
   while (!admin->empty() && (admin->back() == '\n' || admin->back() == ' ')) admin->pop_back();
   TRY(Api* const own, context.api());
@@ -294,7 +338,8 @@ Status cmd_account_new(Context& context, const std::string& name) {
     return {};
   }
   const json::object& account = json::object_at(made, "account");
-  context.terminal.out(fmt::format("account {} with {}\n", name, yuan(int_at(account, "balance_micros"))));
+  context.terminal.out(
+      fmt::format("account {} with {}\n", name, yuan(int_at(account, "balance_micros"))));
   context.say("Commands use it from now on; `anychip account use NAME` goes back to another.");
   return {};
 }
@@ -304,8 +349,10 @@ Status cmd_account_use(Context& context, const std::string& name) {
   const std::string token = string_at(file.accounts, name);
   if (token.empty()) {
     std::string known;
-    for (const auto& entry : file.accounts) known += (known.empty() ? "" : ", ") + std::string(entry.key());
-    return fail(Code::kNotFound, "account_unknown", fmt::format("no token of an account '{}' is kept here", name),
+    for (const auto& entry : file.accounts)
+      known += (known.empty() ? "" : ", ") + std::string(entry.key());
+    return fail(Code::kNotFound, "account_unknown",
+                fmt::format("no token of an account '{}' is kept here", name),
                 known.empty() ? "`anychip account new NAME` makes one" : "known: " + known);
   }
   if (!file.account.empty()) file.accounts[file.account] = file.token;

@@ -17,7 +17,8 @@ Result<json::value> document_of(Context& context, const CompareOptions& options)
     return json::parse(text);
   }
   if (options.run.empty()) {
-    return fail(Code::kInvalidArgument, "run_missing", "no run is named", "anychip compare RUN; `anychip ps` lists them");
+    return fail(Code::kInvalidArgument, "run_missing", "no run is named",
+                "anychip compare RUN; `anychip ps` lists them");
   }
   TRY(Api* const api, context.api());
   std::string target = run_path(options.run, "compare");

@@ -25,7 +25,8 @@ Status remove_run(Context& context, const std::string& run) {
   if (context.is_json()) {
     context.print(json::object{{"run", string_at(shown, "id")}, {"removed", true}});
   } else {
-    context.terminal.out(fmt::format("{}  removed with its disks and logs\n", string_at(shown, "name")));
+    context.terminal.out(
+        fmt::format("{}  removed with its disks and logs\n", string_at(shown, "name")));
   }
   return {};
 }
@@ -47,14 +48,18 @@ Status cmd_down(Context& context, const DownOptions& options) {
     }
   }
   if (context.is_json()) {
-    context.print(json::object{{"data", context.data}, {"was_up", was_up}, {"all", options.is_all}});
+    context.print(
+        json::object{{"data", context.data}, {"was_up", was_up}, {"all", options.is_all}});
     return {};
   }
   context.terminal.out(was_up ? "down\n" : "was not up\n");
   if (options.is_all) {
-    context.say(fmt::format("every container, mount and loop device is gone; `rm -rf {}` removes the rest", context.data));
+    context.say(
+        fmt::format("every container, mount and loop device is gone; `rm -rf {}` removes the rest",
+                    context.data));
   } else {
-    context.say("running containers go on; `anychip up` finds them again, `anychip down --all` ends them");
+    context.say(
+        "running containers go on; `anychip up` finds them again, `anychip down --all` ends them");
   }
   return {};
 }

@@ -23,8 +23,8 @@ Status follow_log(Context& context, const LogsOptions& options) {
   json::object last;
   while (true) {
     const std::string wait = options.is_following ? fmt::format("&wait_s={}", kWaitSeconds) : "";
-    const std::string target =
-        run_path(options.run, fmt::format("logs?after={}&limit_bytes=1000000{}{}", offset, leg, wait));
+    const std::string target = run_path(
+        options.run, fmt::format("logs?after={}&limit_bytes=1000000{}{}", offset, leg, wait));
     TRY(last, ask_patiently(context, [&](Api& api) { return api.get(target, kWaitAnswer); }));
     const std::string piece = string_at(last, "text");
     if (context.is_json()) {
@@ -46,7 +46,8 @@ Status follow_log(Context& context, const LogsOptions& options) {
 }
 
 Status cmd_logs(Context& context, const LogsOptions& options) {
-  if (!options.is_following) {  // fail at once, not after a minute of patience, when nothing is there
+  if (!options
+           .is_following) {  // fail at once, not after a minute of patience, when nothing is there
     TRY(Api* const api, context.api());
     TRY_VOID(api->get(run_path(options.run)));
   }
@@ -68,8 +69,12 @@ Status cmd_metrics(Context& context, const MetricsOptions& options) {
     context.print(list);
     return {};
   }
-  Table table({{"STEP", Align::kRight}, {"LEG", Align::kRight}, {"LOSS", Align::kRight},
-               {"STEP TIME", Align::kRight}, {"TOKENS/S", Align::kRight}, {"MEMORY", Align::kRight}});
+  Table table({{"STEP", Align::kRight},
+               {"LEG", Align::kRight},
+               {"LOSS", Align::kRight},
+               {"STEP TIME", Align::kRight},
+               {"TOKENS/S", Align::kRight},
+               {"MEMORY", Align::kRight}});
   for (const json::value& item : json::array_at(list, "items")) {
     const json::object& point = item.as_object();
     table.add({std::to_string(int_at(point, "step")), std::to_string(int_at(point, "leg_index")),
@@ -91,7 +96,8 @@ Status cmd_events(Context& context, const EventsOptions& options) {
   json::object all{{"items", json::array{}}, {"next_cursor", nullptr}};
   while (true) {
     const std::string wait = options.is_following ? fmt::format("&wait_s={}", kWaitSeconds) : "";
-    const std::string target = run_path(options.run, fmt::format("events?after={}&limit=500{}", after, wait));
+    const std::string target =
+        run_path(options.run, fmt::format("events?after={}&limit=500{}", after, wait));
     Result<json::object> page = fail(Code::kUnknown, "", "");
     if (options.is_following) {
       page = ask_patiently(context, [&](Api& api) { return api.get(target, kWaitAnswer); });
@@ -109,14 +115,17 @@ Status cmd_events(Context& context, const EventsOptions& options) {
       } else if (context.is_json()) {
         context.print(item);
       } else {
-        const std::string time = styled(format_time(string_at(event, "at")), Style::kFaint, context.terminal.has_colour);
-        context.terminal.out(fmt::format("{}  {:<20} {}\n", time, one_line(string_at(event, "kind")),
+        const std::string time =
+            styled(format_time(string_at(event, "at")), Style::kFaint, context.terminal.has_colour);
+        context.terminal.out(fmt::format("{}  {:<20} {}\n", time,
+                                         one_line(string_at(event, "kind")),
                                          one_line(string_at(event, "message"))));
       }
     }
     if (!items.empty()) continue;
     if (!options.is_following) break;
-    TRY(const json::object run, ask_patiently(context, [&](Api& api) { return api.get(run_path(options.run)); }));
+    TRY(const json::object run,
+        ask_patiently(context, [&](Api& api) { return api.get(run_path(options.run)); }));
     if (is_ended(string_at(run, "state"))) break;
   }
   if (context.is_json() && !options.is_following) context.print(all);

@@ -33,9 +33,11 @@ Result<RunOptions> merged(RunOptions options) {
   fill(options.memory, task.memory);
   fill(options.system_disk, task.system_disk);
   fill(options.checkpoint_disk, task.checkpoint_disk);
-  if (options.workdir.empty() && !task.workdir.empty()) {  // relative to the file, not to where we stand
-    options.workdir = task.workdir.front() == '/' ? task.workdir
-                                                  : sys::join(sys::parent_of(options.file), task.workdir);
+  if (options.workdir.empty() &&
+      !task.workdir.empty()) {  // relative to the file, not to where we stand
+    options.workdir = task.workdir.front() == '/'
+                          ? task.workdir
+                          : sys::join(sys::parent_of(options.file), task.workdir);
   }
   if (!options.count) options.count = task.count;
   if (!options.stop_at_step) options.stop_at_step = task.stop_at_step;
@@ -91,7 +93,8 @@ Result<json::object> body_of(const RunOptions& options) {
   return body;
 }
 
-// The folder to pack: --workdir; without a template the folder we stand in; else the template's own.
+// The folder to pack: --workdir; without a template the folder we stand in; else the template's
+// own.
 std::string folder_to_pack(const RunOptions& options) {
   if (options.is_without_workdir) return {};
   if (!options.workdir.empty()) return options.workdir;
@@ -124,13 +127,15 @@ Result<std::string> upload_folder(Context& context, Api& api, const std::string&
                                      : Result<std::string>(tl::unexpected(packed.error()));
   (void)sys::remove_file(archive);
   if (!bytes) return tl::unexpected(bytes.error());
-  progress.show(fmt::format("sending {} ({} entries, {})", path, packed->entries, format_bytes(packed->archive_bytes)));
+  progress.show(fmt::format("sending {} ({} entries, {})", path, packed->entries,
+                            format_bytes(packed->archive_bytes)));
   TRY(const json::object answer, api.upload("/v1/workdirs", std::move(*bytes), packed->digest));
   const std::string digest = string_at(answer, "digest");
   return digest.empty() ? packed->digest : digest;
 }
 
-Result<json::object> find_item(Api& api, const std::string& target, std::string_view key, const std::string& name) {
+Result<json::object> find_item(Api& api, const std::string& target, std::string_view key,
+                               const std::string& name) {
   TRY(const json::object list, api.list(target));
   for (const json::value& item : json::array_at(list, "items")) {
     if (string_at(item.as_object(), key) == name) return item.as_object();
@@ -144,7 +149,8 @@ Status dry_run(Context& context, Api& api, const json::object& body) {
   int64_t count = body.contains("count") ? int_at(body, "count") : 1;
   if (const std::string name = string_at(body, "template"); !name.empty()) {
     TRY(const json::object found, find_item(api, "/v1/templates", "id", name));
-    if (found.empty()) return cmd_template(context, {name});  // unknown: the error with the nearest names
+    if (found.empty())
+      return cmd_template(context, {name});  // unknown: the error with the nearest names
     if (chip.empty()) chip = string_at(found, "chip");
     if (!body.contains("count") && int_at(found, "count") > 0) count = int_at(found, "count");
   }
@@ -157,19 +163,29 @@ Status dry_run(Context& context, Api& api, const json::object& body) {
   TRY(const json::object account, api.get("/v1/account"));
   const int64_t price = int_at(offer, "price_micros_per_hour") * count;
   const int64_t balance = int_at(account, "balance_micros");
-  const int64_t lasts_us = price > 0 ? static_cast<int64_t>(static_cast<double>(balance) / static_cast<double>(price) * 3.6e9) : 0;
+  const int64_t lasts_us =
+      price > 0
+          ? static_cast<int64_t>(static_cast<double>(balance) / static_cast<double>(price) * 3.6e9)
+          : 0;
   if (context.is_json()) {
-    context.print(json::object{{"dry_run", true}, {"request", body}, {"chip", chip}, {"count", count},
-                               {"price_micros_per_hour", price}, {"currency", "CNY"},
-                               {"count_free", int_at(offer, "count_free")}, {"balance_micros", balance},
+    context.print(json::object{{"dry_run", true},
+                               {"request", body},
+                               {"chip", chip},
+                               {"count", count},
+                               {"price_micros_per_hour", price},
+                               {"currency", "CNY"},
+                               {"count_free", int_at(offer, "count_free")},
+                               {"balance_micros", balance},
                                {"simulated", json::bool_at(offer, "simulated")},
                                {"price_note", string_at(offer, "price_note")}});
     return {};
   }
-  context.terminal.out(fmt::format("{} × {} at {}{}; {} of {} free\n", chip, count, yuan_per_hour(price),
-                                   json::bool_at(offer, "simulated") ? " (list price of the chip simulated)" : "",
-                                   int_at(offer, "count_free"), int_at(offer, "count_total")));
-  context.terminal.out(fmt::format("the balance of {} lasts {}\n", yuan(balance), price > 0 ? format_span(lasts_us) : "for ever"));
+  context.terminal.out(
+      fmt::format("{} × {} at {}{}; {} of {} free\n", chip, count, yuan_per_hour(price),
+                  json::bool_at(offer, "simulated") ? " (list price of the chip simulated)" : "",
+                  int_at(offer, "count_free"), int_at(offer, "count_total")));
+  context.terminal.out(fmt::format("the balance of {} lasts {}\n", yuan(balance),
+                                   price > 0 ? format_span(lasts_us) : "for ever"));
   context.say("dry run: nothing was started");
   return {};
 }
@@ -177,16 +193,19 @@ Status dry_run(Context& context, Api& api, const json::object& body) {
 Status finish(Context& context, const RunOptions& options, json::object run) {
   const std::string name = string_at(run, "name");
   if (!context.is_json()) {
-    context.terminal.out(fmt::format("{}  {} on {} × {}, {}{}\n", name, string_at(run, "state"), string_at(run, "chip"),
-                                     std::max<int64_t>(1, int_at(run, "count")),
-                                     yuan_per_hour(int_at(run, "price_micros_per_hour")),
-                                     json::bool_at(run, "simulated") ? " (list price of the chip simulated)" : ""));
+    context.terminal.out(
+        fmt::format("{}  {} on {} × {}, {}{}\n", name, string_at(run, "state"),
+                    string_at(run, "chip"), std::max<int64_t>(1, int_at(run, "count")),
+                    yuan_per_hour(int_at(run, "price_micros_per_hour")),
+                    json::bool_at(run, "simulated") ? " (list price of the chip simulated)" : ""));
   }
   if (!options.is_watching && !options.is_waiting) {
     if (context.is_json()) {
       context.print(run);
     } else {
-      context.say(fmt::format("follow it with `anychip logs -f {0}`, move it with `anychip switch {0} --to CHIP`", name));
+      context.say(fmt::format(
+          "follow it with `anychip logs -f {0}`, move it with `anychip switch {0} --to CHIP`",
+          name));
     }
     return {};
   }
@@ -196,7 +215,8 @@ Status finish(Context& context, const RunOptions& options, json::object run) {
   TRY(run, wait_until_ended(context, name, std::nullopt));
   if (context.is_json()) context.print(run);
   if (string_at(run, "state") != "failed") return {};
-  return fail(Code::kUnknown, "run_failed", fmt::format("run '{}' failed: {}", name, string_at(run, "state_reason")),
+  return fail(Code::kUnknown, "run_failed",
+              fmt::format("run '{}' failed: {}", name, string_at(run, "state_reason")),
               fmt::format("`anychip logs {}` says more", name));
 }
 
@@ -209,7 +229,8 @@ Result<ChipAndCount> split_chip(const std::string& text, std::optional<int64_t> 
   const bool is_number = !digits.empty() && digits.size() < 7 &&
                          digits.find_first_not_of("0123456789") == std::string::npos;
   if (!is_number) {
-    return fail(Code::kInvalidArgument, "chip_malformed", fmt::format("'{}' is not CHIP or CHIP:COUNT", text));
+    return fail(Code::kInvalidArgument, "chip_malformed",
+                fmt::format("'{}' is not CHIP or CHIP:COUNT", text));
   }
   const int64_t after_colon = std::stoll(digits);
   if (count && *count != after_colon) {
@@ -222,9 +243,10 @@ Result<ChipAndCount> split_chip(const std::string& text, std::optional<int64_t> 
 Status cmd_run(Context& context, const RunOptions& given) {
   TRY(const RunOptions options, merged(given));
   if (options.template_id.empty() && options.command.empty()) {
-    return fail(Code::kInvalidArgument, "command_empty", "there is nothing to run",
-                "name a template (--template tang-poem-gpt), a task file (-f anychip.yaml) or a command "
-                "(anychip run --image pytorch --chip cpu -- python train.py)");
+    return fail(
+        Code::kInvalidArgument, "command_empty", "there is nothing to run",
+        "name a template (--template tang-poem-gpt), a task file (-f anychip.yaml) or a command "
+        "(anychip run --image pytorch --chip cpu -- python train.py)");
   }
   TRY(json::object body, body_of(options));
   TRY(Api* const api, context.api());

@@ -21,7 +21,8 @@ std::string chip_text(const json::object& run) {
 
 std::string loss_text(const json::object& run) {
   const json::value* loss = run.if_contains("loss");
-  return loss != nullptr && loss->is_number() ? fmt::format("{:.4f}", json::number_at(run, "loss")) : "-";
+  return loss != nullptr && loss->is_number() ? fmt::format("{:.4f}", json::number_at(run, "loss"))
+                                              : "-";
 }
 
 std::string step_text(const json::object& run) {
@@ -30,9 +31,15 @@ std::string step_text(const json::object& run) {
 }
 
 Table runs_table(const json::object& list) {
-  Table table({{"RUN", Align::kLeft, true}, {"STATE"}, {"CHIP", Align::kLeft, true}, {"STEP", Align::kRight},
-               {"LOSS", Align::kRight}, {"COST", Align::kRight}, {"PRICE", Align::kRight},
-               {"STARTED"}, {"NOTE", Align::kLeft, true}});
+  Table table({{"RUN", Align::kLeft, true},
+               {"STATE"},
+               {"CHIP", Align::kLeft, true},
+               {"STEP", Align::kRight},
+               {"LOSS", Align::kRight},
+               {"COST", Align::kRight},
+               {"PRICE", Align::kRight},
+               {"STARTED"},
+               {"NOTE", Align::kLeft, true}});
   for (const json::value& item : json::array_at(list, "items")) {
     const json::object& run = item.as_object();
     const std::string state = string_at(run, "state");
@@ -42,39 +49,54 @@ Table runs_table(const json::object& list) {
       note = fmt::format("switch to {}: {}/8 {}", string_at(json::object_at(move, "to"), "chip"),
                          int_at(move, "step"), string_at(move, "step_name"));
     }
-    table.add({Cell(string_at(run, "name"), Style::kStrong), Cell(state, style_of_state(state)), chip_text(run),
-               step_text(run), loss_text(run), yuan_exact(int_at(run, "cost_micros")),
-               Cell(yuan_per_hour(int_at(run, "price_micros_per_hour")) + (json::bool_at(run, "simulated") ? " *" : ""),
+    table.add({Cell(string_at(run, "name"), Style::kStrong), Cell(state, style_of_state(state)),
+               chip_text(run), step_text(run), loss_text(run),
+               yuan_exact(int_at(run, "cost_micros")),
+               Cell(yuan_per_hour(int_at(run, "price_micros_per_hour")) +
+                        (json::bool_at(run, "simulated") ? " *" : ""),
                     Style::kFaint),
-               Cell(format_time(string_at(run, "started_at")), Style::kFaint), Cell(note, Style::kFaint)});
+               Cell(format_time(string_at(run, "started_at")), Style::kFaint),
+               Cell(note, Style::kFaint)});
   }
   return table;
 }
 
+bool has_simulated(const json::object& list) {
+  for (const json::value& item : json::array_at(list, "items")) {
+    if (json::bool_at(item.as_object(), "simulated")) return true;
+  }
+  return false;
+}
+
 std::string run_line(const json::object& run) {
-  return fmt::format("{}: {} on {}, step {}, loss {}, {}{}", string_at(run, "name"), string_at(run, "state"),
-                     chip_text(run), step_text(run), loss_text(run), yuan_exact(int_at(run, "cost_micros")),
-                     string_at(run, "state_reason").empty() ? "" : " (" + string_at(run, "state_reason") + ")");
+  return fmt::format(
+      "{}: {} on {}, step {}, loss {}, {}{}", string_at(run, "name"), string_at(run, "state"),
+      chip_text(run), step_text(run), loss_text(run), yuan_exact(int_at(run, "cost_micros")),
+      string_at(run, "state_reason").empty() ? "" : " (" + string_at(run, "state_reason") + ")");
 }
 
 Status ended_badly(const json::object& run) {
-  return fail(Code::kUnknown, "run_" + string_at(run, "state"),
-              fmt::format("run '{}' {}: {}", string_at(run, "name"), string_at(run, "state"),
-                          string_at(run, "state_reason")),
-              fmt::format("`anychip logs {0}` and `anychip events {0}` say more", string_at(run, "name")));
+  return fail(
+      Code::kUnknown, "run_" + string_at(run, "state"),
+      fmt::format("run '{}' {}: {}", string_at(run, "name"), string_at(run, "state"),
+                  string_at(run, "state_reason")),
+      fmt::format("`anychip logs {0}` and `anychip events {0}` say more", string_at(run, "name")));
 }
 
 void show_fields(const Context& context, const json::object& run) {
   const auto line = [&](std::string_view name, const std::string& value) {
     if (value.empty()) return;
-    context.terminal.out(styled(fmt::format("{:<10}", name), Style::kFaint, context.terminal.has_colour) + value + "\n");
+    context.terminal.out(
+        styled(fmt::format("{:<10}", name), Style::kFaint, context.terminal.has_colour) + value +
+        "\n");
   };
   std::string command;
   for (const json::value& word : json::array_at(run, "command")) {
     if (word.is_string()) command += (command.empty() ? "" : " ") + std::string(word.get_string());
   }
   const std::string state = string_at(run, "state"), reason = string_at(run, "state_reason");
-  line("run", styled(string_at(run, "name"), Style::kStrong, context.terminal.has_colour) + "  " + string_at(run, "id"));
+  line("run", styled(string_at(run, "name"), Style::kStrong, context.terminal.has_colour) + "  " +
+                  string_at(run, "id"));
   line("state", styled(state, style_of_state(state), context.terminal.has_colour) +
                     (reason.empty() ? "" : "  " + reason));
   line("command", command);
@@ -82,17 +104,22 @@ void show_fields(const Context& context, const json::object& run) {
   line("chip", fmt::format("{} (back end {}){}", chip_text(run), string_at(run, "back_end"),
                            json::bool_at(run, "simulated") ? ", simulated" : ""));
   line("progress", fmt::format("step {}, loss {}", step_text(run), loss_text(run)));
-  line("cost", fmt::format("{} at {}{}", yuan_exact(int_at(run, "cost_micros")),
-                           yuan_per_hour(int_at(run, "price_micros_per_hour")),
-                           json::bool_at(run, "simulated") ? " (list price of the chip simulated)" : ""));
-  line("times", fmt::format("created {}, started {}, ended {}", format_time(string_at(run, "created_at")),
-                            string_at(run, "started_at").empty() ? "-" : format_time(string_at(run, "started_at")),
-                            string_at(run, "ended_at").empty() ? "-" : format_time(string_at(run, "ended_at"))));
+  line("cost",
+       fmt::format("{} at {}{}", yuan_exact(int_at(run, "cost_micros")),
+                   yuan_per_hour(int_at(run, "price_micros_per_hour")),
+                   json::bool_at(run, "simulated") ? " (list price of the chip simulated)" : ""));
+  line("times",
+       fmt::format(
+           "created {}, started {}, ended {}", format_time(string_at(run, "created_at")),
+           string_at(run, "started_at").empty() ? "-" : format_time(string_at(run, "started_at")),
+           string_at(run, "ended_at").empty() ? "-" : format_time(string_at(run, "ended_at"))));
   const json::object& move = json::object_at(run, "switch");
   if (!move.empty()) {
-    line("switch", fmt::format("{} → {}: {}, step {}/8 {} {}", string_at(json::object_at(move, "from"), "chip"),
-                               string_at(json::object_at(move, "to"), "chip"), string_at(move, "state"),
-                               int_at(move, "step"), string_at(move, "step_name"), string_at(move, "reason")));
+    line("switch", fmt::format("{} → {}: {}, step {}/8 {} {}",
+                               string_at(json::object_at(move, "from"), "chip"),
+                               string_at(json::object_at(move, "to"), "chip"),
+                               string_at(move, "state"), int_at(move, "step"),
+                               string_at(move, "step_name"), string_at(move, "reason")));
   }
 }
 
@@ -107,13 +134,15 @@ bool is_ended(std::string_view state) {
 }
 
 Style style_of_state(std::string_view state) {
-  if (state == "running" || state == "finished" || state == "ready" || state == "done") return Style::kGood;
+  if (state == "running" || state == "finished" || state == "ready" || state == "done")
+    return Style::kGood;
   if (state == "failed" || state == "lost" || state == "fell_back") return Style::kBad;
   if (state == "stopped" || state == "gone") return Style::kFaint;
   return Style::kWarn;
 }
 
-Result<json::object> ask_patiently(Context& context, const std::function<Result<json::object>(Api&)>& ask) {
+Result<json::object> ask_patiently(Context& context,
+                                   const std::function<Result<json::object>(Api&)>& ask) {
   TRY(Api* const api, context.api());
   const MonoTime give_up = context.clock->mono_now() + kUnreachableMax;
   for (bool has_said = false;; has_said = true) {
@@ -126,7 +155,8 @@ Result<json::object> ask_patiently(Context& context, const std::function<Result<
   }
 }
 
-std::string preparing_text(const json::object& nodes, std::string_view image, std::string_view variant) {
+std::string preparing_text(const json::object& nodes, std::string_view image,
+                           std::string_view variant) {
   for (const json::value& item : json::array_at(nodes, "items")) {
     for (const json::value& value : json::array_at(item.as_object(), "images")) {
       const json::object& one = value.as_object();
@@ -164,7 +194,8 @@ Result<json::object> wait_until_ended(Context& context, const std::string& run,
     if (is_ended(string_at(now, "state"))) return now;
     if (timeout && context.clock->mono_now() - begun >= *timeout) {
       return fail(Code::kDeadlineExceeded, "wait_timeout",
-                  fmt::format("run '{}' is still {} after {}", run, string_at(now, "state"), format_span(timeout->us)),
+                  fmt::format("run '{}' is still {} after {}", run, string_at(now, "state"),
+                              format_span(timeout->us)),
                   "the run goes on; wait longer with --timeout");
     }
     context.pause(kPollEvery);
@@ -187,9 +218,11 @@ Status cmd_ps(Context& context, const PsOptions& options) {
       const Table table = runs_table(list);
       if (options.is_watching && context.terminal.out_is_tty) context.terminal.out("\x1b[H\x1b[J");
       if (table.size() == 0) {
-        context.say("no runs yet: `anychip template` lists what can be tried, `anychip run` starts one");
+        context.say(
+            "no runs yet: `anychip template` lists what can be tried, `anychip run` starts one");
       } else {
         context.print(table);
+        if (has_simulated(list)) context.say("* list price of the chip simulated");
       }
     }
     if (!options.is_watching) return {};
@@ -206,9 +239,15 @@ Status cmd_show(Context& context, const std::string& run) {
   }
   show_fields(context, shown);
   if (json::array_at(shown, "legs").empty()) return {};
-  Table table({{"LEG", Align::kRight}, {"CHIP"}, {"STATE"}, {"DEVICE", Align::kLeft, true},
-               {"STEPS", Align::kRight}, {"STEPS/S", Align::kRight}, {"METERED", Align::kRight},
-               {"COST", Align::kRight}, {"END", Align::kLeft, true}});
+  Table table({{"LEG", Align::kRight},
+               {"CHIP"},
+               {"STATE"},
+               {"DEVICE", Align::kLeft, true},
+               {"STEPS", Align::kRight},
+               {"STEPS/S", Align::kRight},
+               {"METERED", Align::kRight},
+               {"COST", Align::kRight},
+               {"END", Align::kLeft, true}});
   for (const json::value& item : json::array_at(shown, "legs")) {
     const json::object& leg = item.as_object();
     const double speed = json::number_at(leg, "steps_per_second");
@@ -218,7 +257,8 @@ Status cmd_show(Context& context, const std::string& run) {
                int_at(leg, "steps") > 0
                    ? fmt::format("{}–{}", int_at(leg, "first_step"), int_at(leg, "last_step"))
                    : "-",
-               speed > 0 ? format_significant(speed, 3) : "-", format_span(int_at(leg, "metered_us")),
+               speed > 0 ? format_significant(speed, 3) : "-",
+               format_span(int_at(leg, "metered_us")),
                json::bool_at(leg, "voided") ? "voided" : yuan_exact(int_at(leg, "cost_micros")),
                Cell(string_at(leg, "end_reason"), Style::kFaint)});
   }
@@ -266,8 +306,9 @@ Status cmd_wait(Context& context, const WaitOptions& options) {
     if (is_ended(state)) {
       progress.end();
       if (state == "failed") return ended_badly(run);
-      return fail(Code::kUnknown, "run_ended", fmt::format("run '{}' {} at step {} before that", options.run, state,
-                                                            step_text(run)));
+      return fail(
+          Code::kUnknown, "run_ended",
+          fmt::format("run '{}' {} at step {} before that", options.run, state, step_text(run)));
     }
     if (timeout && context.clock->mono_now() - begun >= *timeout) {
       return fail(Code::kDeadlineExceeded, "wait_timeout",

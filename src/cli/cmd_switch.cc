@@ -21,7 +21,8 @@ std::string place_text(const json::object& place) {
 }
 
 std::string move_text(const json::object& move) {
-  return fmt::format("{} → {}", place_text(json::object_at(move, "from")), place_text(json::object_at(move, "to")));
+  return fmt::format("{} → {}", place_text(json::object_at(move, "from")),
+                     place_text(json::object_at(move, "to")));
 }
 
 // "[####....] 4/8 checkpoint": what the eight steps are doing now.
@@ -29,7 +30,8 @@ std::string step_line(const json::object& move, const json::object& run) {
   const int64_t step = std::clamp<int64_t>(int_at(move, "step"), 0, 8);
   std::string bar(static_cast<size_t>(step), '#');
   bar.append(static_cast<size_t>(8 - step), '.');
-  std::string line = fmt::format("{}  [{}] {}/8 {}", move_text(move), bar, step, string_at(move, "step_name"));
+  std::string line =
+      fmt::format("{}  [{}] {}/8 {}", move_text(move), bar, step, string_at(move, "step_name"));
   if (const std::string reason = string_at(move, "reason"); !reason.empty()) line += ": " + reason;
   const json::value* at_step = move.if_contains("at_step");
   const bool is_before_stop = step <= 4 && at_step != nullptr && at_step->is_number();
@@ -56,7 +58,8 @@ Result<json::object> follow_switch(Context& context, const std::string& run, jso
         ask_patiently(context, [&](Api& api) { return api.get(run_path(run)); });
     std::string line = step_line(move, now ? *now : json::object{});
     if (string_at(move, "step_name") == "prepare") {  // the first switch to a chip builds its image
-      const Result<json::object> nodes = ask_patiently(context, [](Api& api) { return api.list("/v1/nodes"); });
+      const Result<json::object> nodes =
+          ask_patiently(context, [](Api& api) { return api.list("/v1/nodes"); });
       const std::string image = nodes ? preparing_text(*nodes) : "";
       if (!image.empty()) line += "; image " + image;
     }
@@ -73,19 +76,23 @@ Status outcome_of(Context& context, const std::string& run, const json::object& 
   if (state == "done") {
     if (!context.is_json()) {
       const int64_t lost = int_at(move, "lost_steps");
-      context.terminal.out(fmt::format("{}  done after step {}; down time {}; {}\n", move_text(move),
-                                       int_at(move, "stopped_at_step"), format_span(int_at(move, "down_time_ms") * 1000),
-                                       lost == 0 ? "no step lost" : fmt::format("{} steps repeated", lost)));
+      context.terminal.out(fmt::format(
+          "{}  done after step {}; down time {}; {}\n", move_text(move),
+          int_at(move, "stopped_at_step"), format_span(int_at(move, "down_time_ms") * 1000),
+          lost == 0 ? "no step lost" : fmt::format("{} steps repeated", lost)));
     }
     return {};
   }
   const std::string hint = fmt::format("`anychip events {}` tells what happened", run);
   if (state == "cancelled") {
-    return fail(Code::kCancelled, "switch_cancelled", fmt::format("{}: cancelled; the run stays where it was", move_text(move)), hint);
+    return fail(Code::kCancelled, "switch_cancelled",
+                fmt::format("{}: cancelled; the run stays where it was", move_text(move)), hint);
   }
   if (state == "fell_back") {
-    return fail(Code::kUnknown, "switch_fell_back",
-                fmt::format("{}: fell back, the run goes on on the old chip: {}", move_text(move), reason), hint);
+    return fail(
+        Code::kUnknown, "switch_fell_back",
+        fmt::format("{}: fell back, the run goes on on the old chip: {}", move_text(move), reason),
+        hint);
   }
   return fail(state == "refused" ? Code::kFailedPrecondition : Code::kUnknown, "switch_" + state,
               fmt::format("{}: {}: {}", move_text(move), state, reason), hint);
@@ -98,16 +105,25 @@ Status list_switches(Context& context, const std::string& run) {
     context.print(list);
     return {};
   }
-  Table table({{"SWITCH"}, {"MOVE", Align::kLeft, true}, {"STATE"}, {"STEP"}, {"AFTER STEP", Align::kRight},
-               {"LOST", Align::kRight}, {"DOWN TIME", Align::kRight}, {"REASON", Align::kLeft, true}});
+  Table table({{"SWITCH"},
+               {"MOVE", Align::kLeft, true},
+               {"STATE"},
+               {"STEP"},
+               {"AFTER STEP", Align::kRight},
+               {"LOST", Align::kRight},
+               {"DOWN TIME", Align::kRight},
+               {"REASON", Align::kLeft, true}});
   for (const json::value& item : json::array_at(list, "items")) {
     const json::object& move = item.as_object();
     const json::value* down = move.if_contains("down_time_ms");
     const std::string state = string_at(move, "state");
     table.add({string_at(move, "id"), move_text(move), Cell(state, style_of_state(state)),
                fmt::format("{}/8 {}", int_at(move, "step"), string_at(move, "step_name")),
-               std::to_string(int_at(move, "stopped_at_step")), std::to_string(int_at(move, "lost_steps")),
-               down != nullptr && down->is_number() ? format_span(int_at(move, "down_time_ms") * 1000) : "-",
+               std::to_string(int_at(move, "stopped_at_step")),
+               std::to_string(int_at(move, "lost_steps")),
+               down != nullptr && down->is_number()
+                   ? format_span(int_at(move, "down_time_ms") * 1000)
+                   : "-",
                Cell(string_at(move, "reason"), Style::kFaint)});
   }
   if (table.size() == 0) {
@@ -133,7 +149,8 @@ Status cancel_switch(Context& context, const std::string& run) {
     }
     return {};
   }
-  return fail(Code::kFailedPrecondition, "switch_not_active", fmt::format("run '{}' is not being switched", run));
+  return fail(Code::kFailedPrecondition, "switch_not_active",
+              fmt::format("run '{}' is not being switched", run));
 }
 
 }  // namespace
@@ -156,9 +173,12 @@ Status cmd_switch(Context& context, const SwitchOptions& options) {
     if (context.is_json()) {
       context.print(move);
     } else {
-      context.terminal.out(fmt::format("{}  ordered{}\n", move_text(move),
-                                       options.at_step ? fmt::format(" for step {}", *options.at_step) : ""));
-      context.say(fmt::format("watch it with `anychip show {0}`; `anychip switch {0} --cancel` takes it back", options.run));
+      context.terminal.out(
+          fmt::format("{}  ordered{}\n", move_text(move),
+                      options.at_step ? fmt::format(" for step {}", *options.at_step) : ""));
+      context.say(fmt::format(
+          "watch it with `anychip show {0}`; `anychip switch {0} --cancel` takes it back",
+          options.run));
     }
     return {};
   }

@@ -19,11 +19,15 @@ constexpr Duration kAgentReadyMax = minutes(3);  // the first start makes the po
 constexpr Duration kPollEvery = milliseconds(100);
 constexpr std::string_view kFirstAccount = "me";
 
-Error start_failed(const Context& context, Role role, const Started& started, std::string_view what) {
+Error start_failed(const Context& context, Role role, const Started& started,
+                   std::string_view what) {
   const std::string tail = log_tail(context.data, role, started.log_offset);
-  return {Code::kUnknown, fmt::format("{}_not_ready", name_of(role)),
-          fmt::format("the {} {}{}", name_of(role), what, tail.empty() ? "" : ". Its last words:\n" + tail),
-          fmt::format("the whole log: {}", log_path_of(context.data, role)), {}};
+  return {Code::kUnknown,
+          fmt::format("{}_not_ready", name_of(role)),
+          fmt::format("the {} {}{}", name_of(role), what,
+                      tail.empty() ? "" : ". Its last words:\n" + tail),
+          fmt::format("the whole log: {}", log_path_of(context.data, role)),
+          {}};
 }
 
 Result<int> start_server(Context& context, const UpOptions& options, const ProcessSeen& before) {
@@ -36,16 +40,20 @@ Result<int> start_server(Context& context, const UpOptions& options, const Proce
     progress.show("server: starting");
     const ProcessSeen seen = find_process(context.data, Role::kServer);
     if (seen.pid == started.pid && seen.port > 0) {
-      TRY(const auto api, Api::connect(fmt::format("http://127.0.0.1:{}", seen.port), "", "en", context.data));
+      TRY(const auto api,
+          Api::connect(fmt::format("http://127.0.0.1:{}", seen.port), "", "en", context.data));
       if (api->get("/readyz", seconds(2))) return seen.port;
     }
-    if (!sys::is_alive(started.pid)) return tl::unexpected(start_failed(context, Role::kServer, started, "ended at once"));
+    if (!sys::is_alive(started.pid))
+      return tl::unexpected(start_failed(context, Role::kServer, started, "ended at once"));
     context.pause(kPollEvery);
   }
-  return tl::unexpected(start_failed(context, Role::kServer, started, "is not ready after a minute"));
+  return tl::unexpected(
+      start_failed(context, Role::kServer, started, "is not ready after a minute"));
 }
 
-// client.json with an account whose token the server accepts; makes account "me" when there is none.
+// client.json with an account whose token the server accepts; makes account "me" when there is
+// none.
 Status ensure_account(Context& context, const std::string& url) {
   ClientFile file;
   if (Result<ClientFile> old = load_client_file(context.data)) file = std::move(*old);
@@ -84,23 +92,31 @@ Status start_agent(Context& context, const UpOptions& options) {
       if (string_at(node, "state") == "ready" && is_fresh) return {};
     }
     progress.show(text);
-    if (!sys::is_alive(started.pid)) return tl::unexpected(start_failed(context, Role::kAgent, started, "ended at once"));
+    if (!sys::is_alive(started.pid))
+      return tl::unexpected(start_failed(context, Role::kAgent, started, "ended at once"));
     context.pause(kPollEvery);
   }
-  return tl::unexpected(start_failed(context, Role::kAgent, started, "is not ready after three minutes"));
+  return tl::unexpected(
+      start_failed(context, Role::kAgent, started, "is not ready after three minutes"));
 }
 
 Status report_up(Context& context, const std::string& url, bool was_up) {
   const ProcessSeen server = find_process(context.data, Role::kServer);
   const ProcessSeen agent = find_process(context.data, Role::kAgent);
   if (context.is_json()) {
-    context.print(json::object{{"url", url}, {"data", context.data}, {"server_pid", server.pid},
-                               {"agent_pid", agent.pid}, {"was_up", was_up}});
+    context.print(json::object{{"url", url},
+                               {"data", context.data},
+                               {"server_pid", server.pid},
+                               {"agent_pid", agent.pid},
+                               {"was_up", was_up}});
     return {};
   }
-  context.terminal.out(fmt::format("{} at {}  (server {}, agent {}; data {})\n", was_up ? "already up" : "up", url,
-                                   server.pid, agent.pid, context.data));
-  if (!was_up) context.say("try `anychip offer`, then `anychip run --name first --template tang-poem-gpt --chip cpu`");
+  context.terminal.out(fmt::format("{} at {}  (server {}, agent {}; data {})\n",
+                                   was_up ? "already up" : "up", url, server.pid, agent.pid,
+                                   context.data));
+  if (!was_up)
+    context.say(
+        "try `anychip offer`, then `anychip run --name first --template tang-poem-gpt --chip cpu`");
   return {};
 }
 
@@ -136,20 +152,28 @@ Status cmd_doctor(Context& context) {
   const ProcessSeen agent = find_process(context.data, Role::kAgent);
   const auto process = [&](std::string_view name, const ProcessSeen& seen) {
     const bool is_up = seen.pid != 0;
-    checks.push_back({fmt::format("process: {}", name), is_up ? Check::State::kOk : Check::State::kWarn,
+    checks.push_back({fmt::format("process: {}", name),
+                      is_up ? Check::State::kOk : Check::State::kWarn,
                       is_up ? fmt::format("running, pid {}", seen.pid) : "not running",
                       is_up ? "" : "anychip up"});
   };
   process("server", server);
   process("agent", agent);
   json::array items;
-  Table table({{"CHECK"}, {"STATE"}, {"DETAIL", Align::kLeft, true}, {"WAY OUT", Align::kLeft, true}});
+  Table table(
+      {{"CHECK"}, {"STATE"}, {"DETAIL", Align::kLeft, true}, {"WAY OUT", Align::kLeft, true}});
   for (const Check& entry : checks) {
-    const bool is_ok = entry.state == Check::State::kOk, is_missing = entry.state == Check::State::kMissing;
+    const bool is_ok = entry.state == Check::State::kOk,
+               is_missing = entry.state == Check::State::kMissing;
     const std::string state = is_ok ? "ok" : is_missing ? "missing" : "warn";
-    table.add({entry.name, Cell(state, is_ok ? Style::kGood : is_missing ? Style::kBad : Style::kWarn), entry.detail,
-               Cell(entry.way_out, Style::kStrong)});
-    items.push_back(json::object{{"name", entry.name}, {"state", state}, {"detail", entry.detail},
+    table.add({entry.name,
+               Cell(state, is_ok        ? Style::kGood
+                           : is_missing ? Style::kBad
+                                        : Style::kWarn),
+               entry.detail, Cell(entry.way_out, Style::kStrong)});
+    items.push_back(json::object{{"name", entry.name},
+                                 {"state", state},
+                                 {"detail", entry.detail},
                                  {"way_out", entry.way_out}});
   }
   if (context.is_json()) {

@@ -44,7 +44,8 @@ Status cmd_snapshot(Context& context);
 
 // --- runs -------------------------------------------------------------------------------------
 struct RunOptions {
-  std::string name, template_id, image, chip, file, workdir, reference_of, memory, system_disk, checkpoint_disk;
+  std::string name, template_id, image, chip, file, workdir, reference_of, memory, system_disk,
+      checkpoint_disk;
   std::optional<int64_t> count, stop_at_step, restarts_max;
   std::vector<std::string> environment;  // KEY=VALUE
   std::vector<std::string> command;      // after --
@@ -103,18 +104,23 @@ Status cmd_compare(Context& context, const CompareOptions& options);
 Status cmd_version(Context& context);
 
 // --- shared by the commands -------------------------------------------------------------------
-std::string run_path(const std::string& run, std::string_view rest = {});  // "/v1/runs/NAME/rest", encoded
+std::string run_path(const std::string& run,
+                     std::string_view rest = {});  // "/v1/runs/NAME/rest", encoded
 bool is_ended(std::string_view state);
 Style style_of_state(std::string_view state);
 // Asks again while the server cannot be reached (it may be restarting), at most for a minute.
-Result<json::object> ask_patiently(Context& context, const std::function<Result<json::object>(Api&)>& ask);
-// One line about a run for a progress display; while an image is being prepared for it, how far that is.
+Result<json::object> ask_patiently(Context& context,
+                                   const std::function<Result<json::object>(Api&)>& ask);
+// One line about a run for a progress display; while an image is being prepared for it, how far
+// that is.
 std::string progress_line(Context& context, const json::object& run);
 // "pytorch/cpu 40 %: torch: installing" of the nodes' images that are being prepared ("" = none);
 // `image` and `variant` restrict it.
-std::string preparing_text(const json::object& nodes, std::string_view image = {}, std::string_view variant = {});
+std::string preparing_text(const json::object& nodes, std::string_view image = {},
+                           std::string_view variant = {});
 // Waits until the run has ended; shows state, step, loss and cost meanwhile. The last Run.
-Result<json::object> wait_until_ended(Context& context, const std::string& run, std::optional<Duration> timeout);
+Result<json::object> wait_until_ended(Context& context, const std::string& run,
+                                      std::optional<Duration> timeout);
 // Follows the log until the run has ended.
 Status follow_log(Context& context, const LogsOptions& options);
 // "chip:8" -> chip and count; both given and different is an error.

@@ -12,12 +12,14 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
-const char* const kRun = R"({"id":"run_1","name":"demo","state":"running","state_reason":"","chip":"cpu","count":1,
+const char* const kRun =
+    R"({"id":"run_1","name":"demo","state":"running","state_reason":"","chip":"cpu","count":1,
   "back_end":"cpu","image":"pytorch","variant":"cpu","command":["python","train.py"],"step":120,"loss":3.25,
   "created_at":"2026-11-30T20:00:00Z","started_at":"2026-11-30T20:00:01Z","ended_at":null,
   "price_micros_per_hour":120000,"cost_micros":1234,"currency":"CNY","simulated":false,"switch":null,
   "legs":[{"index":0,"chip":"cpu","count":1,"state":"running","device":"cpu","first_step":1,"last_step":120,
-  "steps":120,"steps_per_second":9.5,"metered_us":12000000,"cost_micros":1234,"voided":false,"end_reason":""}]})";
+  "steps":120,"steps_per_second":9.5,"metered_us":12000000,"cost_micros":1234,"voided":false,
+  "end_reason":""}]})";
 
 std::string with(std::string text, const std::string& from, const std::string& to) {
   return text.replace(text.find(from), from.size(), to);
@@ -26,11 +28,13 @@ std::string with(std::string text, const std::string& from, const std::string& t
 class Commands : public CliTest {};
 
 TEST_F(Commands, EveryRequestCarriesTheTokenAndItIsNeverPrinted) {
-  route("GET /v1/account", R"({"id":"acc_1","name":"me","balance_micros":10000000,"currency":"CNY"})");
+  route("GET /v1/account",
+        R"({"id":"acc_1","name":"me","balance_micros":10000000,"currency":"CNY"})");
   const Outcome shown = call({"account"});
   EXPECT_EQ(shown.status, 0) << shown.err;
   EXPECT_THAT(shown.out, HasSubstr("¥10.00"));
-  EXPECT_EQ(net::header(requests("GET /v1/account").at(0).headers, "Authorization"), "Bearer secret-token");
+  EXPECT_EQ(net::header(requests("GET /v1/account").at(0).headers, "Authorization"),
+            "Bearer secret-token");
   EXPECT_THAT(shown.out + shown.err, Not(HasSubstr("secret-token")));
 }
 
@@ -44,8 +48,8 @@ TEST_F(Commands, JsonIsTheServersOwnDocument) {
 
 TEST_F(Commands, EveryProblemHasItsExitStatusAndOneJsonObject) {
   const std::pair<Code, int> kCases[] = {
-      {Code::kInvalidArgument, 3}, {Code::kUnauthenticated, 4}, {Code::kPermissionDenied, 4},
-      {Code::kNotFound, 5},        {Code::kAlreadyExists, 6},   {Code::kFailedPrecondition, 6},
+      {Code::kInvalidArgument, 3}, {Code::kUnauthenticated, 4},   {Code::kPermissionDenied, 4},
+      {Code::kNotFound, 5},        {Code::kAlreadyExists, 6},     {Code::kFailedPrecondition, 6},
       {Code::kPaymentRequired, 7}, {Code::kResourceExhausted, 8}, {Code::kDeadlineExceeded, 9},
       {Code::kInternal, 1}};
   for (const auto& [code, status] : kCases) {
@@ -80,7 +84,8 @@ TEST_F(Commands, AWrongTokenIsExitStatus4AndNamesTheFile) {
 
 TEST_F(Commands, ListsFollowEveryPage) {
   route("GET /v1/runs", [](const net::Request& request) {
-    if (request.query("cursor")) return json_response(R"({"items":[{"name":"second"}],"next_cursor":null})");
+    if (request.query("cursor"))
+      return json_response(R"({"items":[{"name":"second"}],"next_cursor":null})");
     return json_response(R"({"items":[{"name":"first"}],"next_cursor":"a b"})");
   });
   const Outcome all = call({"ps", "-o", "json"});
@@ -100,7 +105,8 @@ TEST_F(Commands, PsShowsStateStepLossAndCost) {
 }
 
 TEST_F(Commands, NamesFromTheServerCannotDriveTheTerminal) {
-  route("GET /v1/runs", R"({"items":[{"name":"\u001b]0;owned\u0007","state":"running"}],"next_cursor":null})");
+  route("GET /v1/runs",
+        R"({"items":[{"name":"\u001b]0;owned\u0007","state":"running"}],"next_cursor":null})");
   EXPECT_EQ(call({"ps"}).out.find('\x1b'), std::string::npos);
   refuse("GET /v1/runs/x", Code::kNotFound, "r");
   route("GET /v1/runs/x", [](const net::Request&) {
@@ -115,7 +121,8 @@ TEST_F(Commands, RunNamesAreEncodedInPaths) {
 }
 
 TEST_F(Commands, OfferShowsPricesAndSuggestsTheNearestChip) {
-  route("GET /v1/offers", R"({"items":[{"chip":"tpu-sim","name":"TPU v5e, simulated","back_end":"tpu","node":"n1",
+  route("GET /v1/offers",
+        R"({"items":[{"chip":"tpu-sim","name":"TPU v5e, simulated","back_end":"tpu","node":"n1",
       "count_total":2,"count_free":1,"price_micros_per_hour":8640000,"simulated":true,
       "price_note":"list price of the chip simulated"}],"next_cursor":null})");
   EXPECT_THAT(call({"offer"}).out, HasSubstr("¥8.64/h"));
@@ -127,14 +134,19 @@ TEST_F(Commands, OfferShowsPricesAndSuggestsTheNearestChip) {
 TEST_F(Commands, CatalogueListsAreTables) {
   route("GET /v1/chips", R"({"items":[{"id":"cpu","name":"CPU","vendor":"any","back_end":"cpu",
       "price_micros_per_hour":0}],"next_cursor":null})");
-  route("GET /v1/images", R"({"items":[{"id":"pytorch","variants":[{"id":"cpu","back_end":"cpu","kind":"layers",
+  route("GET /v1/images",
+        R"({"items":[{"id":"pytorch","variants":[{"id":"cpu","back_end":"cpu","kind":"layers",
       "chips":["cpu"]}]}],"next_cursor":null})");
-  route("GET /v1/templates", R"({"items":[{"id":"tang-poem-gpt","name":"Tang-poem GPT","image":"pytorch","chip":"cpu",
+  route("GET /v1/templates",
+        R"({"items":[{"id":"tang-poem-gpt","name":"Tang-poem GPT","image":"pytorch","chip":"cpu",
       "command":["python","train.py"],"expected_cost":"under ¥2"}],"next_cursor":null})");
-  route("GET /v1/nodes", R"({"items":[{"id":"nod_1","name":"n1","state":"ready","last_seen_at":"2026-11-30T20:00:00Z",
+  route(
+      "GET /v1/nodes",
+      R"({"items":[{"id":"nod_1","name":"n1","state":"ready","last_seen_at":"2026-11-30T20:00:00Z",
       "devices":[{"id":"cpu-0","chip":"cpu","state":"free"}],"images":[{"image":"pytorch","variant":"cpu",
       "state":"preparing","progress_percent":40,"progress_text":"torch: installing"},{"image":"pytorch",
-      "variant":"tpu-sim","state":"preparing","progress_percent":0,"progress_text":""}],"pool_free_bytes":1073741824}],"next_cursor":null})");
+      "variant":"tpu-sim","state":"preparing","progress_percent":0,"progress_text":""}],
+      "pool_free_bytes":1073741824}],"next_cursor":null})");
   EXPECT_THAT(call({"chip"}).out, HasSubstr("CPU"));
   EXPECT_THAT(call({"image"}).out, HasSubstr("layers"));
   EXPECT_THAT(call({"template", "list"}).out, HasSubstr("tang-poem-gpt"));
@@ -146,9 +158,11 @@ TEST_F(Commands, CatalogueListsAreTables) {
 }
 
 TEST_F(Commands, DiskAndInstanceLists) {
-  route("GET /v1/volumes", R"({"items":[{"id":"vol_1","kind":"checkpoint","run_id":"run_1","attach_generation":3,
+  route("GET /v1/volumes",
+        R"({"items":[{"id":"vol_1","kind":"checkpoint","run_id":"run_1","attach_generation":3,
       "attached_to":null,"size_bytes":1073741824}],"next_cursor":null})");
-  route("GET /v1/snapshots", R"({"items":[{"id":"snp_1","freeze_us":41000,"state":"ready"}],"next_cursor":null})");
+  route("GET /v1/snapshots",
+        R"({"items":[{"id":"snp_1","freeze_us":41000,"state":"ready"}],"next_cursor":null})");
   route("GET /v1/instances", R"({"items":[{"id":"ins_1","state":"gone"}],"next_cursor":null})");
   route("GET /v1/instances/ins_1", R"({"id":"ins_1","device_ids":["cpu-0"]})");
   EXPECT_THAT(call({"volume"}).out, HasSubstr("checkpoint"));
@@ -169,8 +183,12 @@ TEST_F(Commands, LogsJoinThePiecesByOffset) {
   route("GET /v1/runs/demo", kRun);
   route("GET /v1/runs/demo/logs", [](const net::Request& request) {
     const std::string after = request.query("after").value_or("");
-    if (after == "0") return json_response(R"({"offset":0,"next_offset":5,"text":"step ","leg_index":0,"ended":true})");
-    if (after == "5") return json_response(R"({"offset":5,"next_offset":8,"text":"10\n","leg_index":0,"ended":true})");
+    if (after == "0")
+      return json_response(
+          R"({"offset":0,"next_offset":5,"text":"step ","leg_index":0,"ended":true})");
+    if (after == "5")
+      return json_response(
+          R"({"offset":5,"next_offset":8,"text":"10\n","leg_index":0,"ended":true})");
     return json_response(R"({"offset":8,"next_offset":8,"text":"","leg_index":0,"ended":true})");
   });
   EXPECT_EQ(call({"logs", "demo"}).out, "step 10\n");
@@ -184,8 +202,10 @@ TEST_F(Commands, LogsJoinThePiecesByOffset) {
 TEST_F(Commands, FollowingTheLogRidesOverAServerThatIsAwayForAMoment) {
   std::atomic<int> calls = 0;
   route("GET /v1/runs/demo/logs", [&calls](const net::Request&) {
-    if (++calls == 1) return net::problem_response(Error{Code::kDeadlineExceeded, "slow", "slow", "", {}});
-    if (calls == 2) return json_response(R"({"offset":0,"next_offset":3,"text":"ok\n","ended":false})");
+    if (++calls == 1)
+      return net::problem_response(Error{Code::kDeadlineExceeded, "slow", "slow", "", {}});
+    if (calls == 2)
+      return json_response(R"({"offset":0,"next_offset":3,"text":"ok\n","ended":false})");
     return json_response(R"({"offset":3,"next_offset":3,"text":"","ended":true})");
   });
   const Outcome followed = call({"logs", "-f", "demo"});
@@ -194,11 +214,13 @@ TEST_F(Commands, FollowingTheLogRidesOverAServerThatIsAwayForAMoment) {
 }
 
 TEST_F(Commands, MetricsAndEvents) {
-  route("GET /v1/runs/demo/metrics", R"({"items":[{"step":7,"leg_index":0,"loss":3.5,"step_s":0.1,"tokens_s":20480,
+  route("GET /v1/runs/demo/metrics",
+        R"({"items":[{"step":7,"leg_index":0,"loss":3.5,"step_s":0.1,"tokens_s":20480,
       "memory_bytes":1048576}],"next_cursor":null})");
   route("GET /v1/runs/demo/events", [](const net::Request& request) {
     if (request.query("after").value_or("") == "0") {
-      return json_response(R"({"items":[{"seq":1,"at":"2026-11-30T20:00:00Z","kind":"run.started","message":"started"}]})");
+      return json_response(
+          R"({"items":[{"seq":1,"at":"2026-11-30T20:00:00Z","kind":"run.started","message":"started"}]})");
     }
     return json_response(R"({"items":[]})");
   });
@@ -223,7 +245,8 @@ TEST_F(Commands, StopWaitsUntilTheRunHasEnded) {
 
 TEST_F(Commands, WaitingForAnImageShowsHowFarItIs) {
   route("GET /v1/runs/demo", with(kRun, "running", "preparing"));
-  route("GET /v1/nodes", R"({"items":[{"images":[{"image":"pytorch","variant":"tpu-sim","state":"preparing",
+  route("GET /v1/nodes",
+        R"({"items":[{"images":[{"image":"pytorch","variant":"tpu-sim","state":"preparing",
       "progress_percent":10,"progress_text":"other"},{"image":"pytorch","variant":"cpu","state":"preparing",
       "progress_percent":40,"progress_text":"torch: installing"}]}],"next_cursor":null})");
   const Outcome late = call({"wait", "demo", "--timeout", "1"});
@@ -248,7 +271,8 @@ TEST_F(Commands, WaitReachesAStepOrAStateOrTheEnd) {
   EXPECT_EQ(call({"wait", "demo", "--timeout", "soon"}).status, 3);
 }
 
-const char* const kSwitch = R"({"id":"swi_1","run_id":"run_1","from":{"chip":"cpu","count":1},"to":{"chip":"tpu-sim",
+const char* const kSwitch =
+    R"({"id":"swi_1","run_id":"run_1","from":{"chip":"cpu","count":1},"to":{"chip":"tpu-sim",
   "count":2},"state":"active","step":3,"step_name":"prepare","reason":"","at_step":200,"stopped_at_step":200,
   "lost_steps":0,"down_time_ms":6400,"timeline":[]})";
 
@@ -257,20 +281,23 @@ TEST_F(Commands, SwitchSendsWhatWasAskedAndShowsTheSteps) {
   route("POST /v1/runs/demo/switch", kSwitch, 202);
   route("GET /v1/runs/demo", kRun);
   route("GET /v1/runs/demo/switches", [&asked](const net::Request&) {
-    const std::string now = ++asked < 2 ? with(kSwitch, "prepare", "inherit") : with(kSwitch, "active", "done");
+    const std::string now =
+        ++asked < 2 ? with(kSwitch, "prepare", "inherit") : with(kSwitch, "active", "done");
     return json_response("{\"items\":[" + now + "],\"next_cursor\":null}");
   });
   const Outcome moved = call({"switch", "demo", "--to", "tpu-sim:2", "--at-step", "200", "--wait"});
   EXPECT_EQ(moved.status, 0) << moved.err;
   EXPECT_THAT(moved.err, HasSubstr("3/8 prepare (step 120 of 200)"));
   EXPECT_THAT(moved.err, HasSubstr("inherit"));
-  EXPECT_THAT(moved.out, HasSubstr("cpu → tpu-sim:2  done after step 200; down time 6.4 s; no step lost"));
+  EXPECT_THAT(moved.out,
+              HasSubstr("cpu → tpu-sim:2  done after step 200; down time 6.4 s; no step lost"));
   const json::object body = body_of("POST /v1/runs/demo/switch");
   EXPECT_EQ(json::serialize(body), R"({"chip":"tpu-sim","count":2,"at_step":200})");
 }
 
 TEST_F(Commands, ASwitchThatFellBackIsAFailureThatSaysWhy) {
-  route("POST /v1/runs/demo/switch", with(kSwitch, "\"active\",\"step\":3", "\"fell_back\",\"step\":7"), 202);
+  route("POST /v1/runs/demo/switch",
+        with(kSwitch, "\"active\",\"step\":3", "\"fell_back\",\"step\":7"), 202);
   route("GET /v1/runs/demo", kRun);
   route("GET /v1/runs/demo/switches", R"({"items":[],"next_cursor":null})");
   const Outcome moved = call({"switch", "demo", "--to", "tpu-sim", "--wait", "-o", "json"});
@@ -280,7 +307,8 @@ TEST_F(Commands, ASwitchThatFellBackIsAFailureThatSaysWhy) {
 }
 
 TEST_F(Commands, SwitchCancelTakesTheActiveOne) {
-  route("GET /v1/runs/demo/switches", std::string("{\"items\":[") + kSwitch + "],\"next_cursor\":null}");
+  route("GET /v1/runs/demo/switches",
+        std::string("{\"items\":[") + kSwitch + "],\"next_cursor\":null}");
   route("POST /v1/runs/demo/switches/swi_1/cancel", kSwitch);
   EXPECT_EQ(call({"switch", "demo", "--cancel"}).status, 0);
   EXPECT_EQ(requests("POST /v1/runs/demo/switches/swi_1/cancel").size(), 1u);
@@ -322,10 +350,12 @@ TEST_F(Commands, CompareWritesTheReportAndChecksTheVerdict) {
   EXPECT_THAT(compared.err, HasSubstr(path));
   EXPECT_THAT(sys::read_file(path).value(), HasSubstr("<!doctype html>"));
   EXPECT_EQ(*requests("GET /v1/runs/demo/compare").at(0).query("against"), "other run");
-  EXPECT_EQ(json::parse(call({"compare", "demo", "-o", "json"}).out).value(), json::parse(fixture).value());
+  EXPECT_EQ(json::parse(call({"compare", "demo", "-o", "json"}).out).value(),
+            json::parse(fixture).value());
   EXPECT_THAT(call({"compare", "demo", "-o", "html"}).out, HasSubstr("</html>"));
   EXPECT_EQ(call({"compare", "demo", "--check"}).status, 0);
-  route("GET /v1/runs/demo/compare", with(fixture, "\"verdict\": \"pass\"", "\"verdict\": \"fail\""));
+  route("GET /v1/runs/demo/compare",
+        with(fixture, "\"verdict\": \"pass\"", "\"verdict\": \"fail\""));
   EXPECT_EQ(call({"compare", "demo", "--check"}).status, 1);
   EXPECT_EQ(call({"compare", "demo", "--html", "/nowhere/x.html"}).status, 5);
   EXPECT_EQ(call({"ps", "-o", "html"}).status, 3);
@@ -335,12 +365,15 @@ TEST_F(Commands, AccountNewUsesTheAdminTokenAndKeepsTheOldOne) {
   EXPECT_EQ(call({"account", "new", "alice"}).status, 4) << "no admin token here";
   ASSERT_TRUE(sys::make_folders(folder_ + "/server"));
   ASSERT_TRUE(sys::write_file_atomic(folder_ + "/server/admin.token", "admin-secret\n", 0600));
-  route("POST /v1/accounts", R"({"account":{"id":"acc_2","name":"alice","balance_micros":10000000,"currency":"CNY"},
-      "project":{"id":"prj_2","name":"alice"},"token":"alice-token"})", 201);
+  route("POST /v1/accounts",
+        R"({"account":{"id":"acc_2","name":"alice","balance_micros":10000000,"currency":"CNY"},
+      "project":{"id":"prj_2","name":"alice"},"token":"alice-token"})",
+        201);
   const Outcome made = call({"account", "new", "alice"});
   EXPECT_EQ(made.status, 0) << made.err;
   EXPECT_THAT(made.out + made.err, Not(HasSubstr("alice-token")));
-  EXPECT_EQ(net::header(requests("POST /v1/accounts").at(0).headers, "Authorization"), "Bearer admin-secret");
+  EXPECT_EQ(net::header(requests("POST /v1/accounts").at(0).headers, "Authorization"),
+            "Bearer admin-secret");
   EXPECT_EQ(load_client_file(folder_)->token, "alice-token");
   EXPECT_EQ(call({"account", "use", "me"}).status, 0);
   EXPECT_EQ(load_client_file(folder_)->token, "secret-token");

@@ -80,8 +80,8 @@ SwitchView read_switch(const json::object& from) {
     if (!entry.is_object()) continue;
     const json::object& fields = entry.get_object();
     const std::string at = json::string_at(fields, "at");
-    out.timeline.push_back({json::int_at(fields, "step"), json::string_at(fields, "name"), at,
-                            us_of(at)});
+    out.timeline.push_back(
+        {json::int_at(fields, "step"), json::string_at(fields, "name"), at, us_of(at)});
   }
   return out;
 }
@@ -104,7 +104,8 @@ ParityView read_parity(const json::object& from) {
 
 double number_in(const json::array& row, size_t at) {
   if (at >= row.size() || !row[at].is_number()) return std::nan("");
-  return row[at].is_double() ? row[at].get_double() : static_cast<double>(row[at].to_number<int64_t>());
+  return row[at].is_double() ? row[at].get_double()
+                             : static_cast<double>(row[at].to_number<int64_t>());
 }
 
 void read_curves(const json::object& root, Comparison& out) {
@@ -114,8 +115,8 @@ void read_curves(const json::object& root, Comparison& out) {
     const double step = number_in(cells, 0), leg = number_in(cells, 1), loss = number_in(cells, 2);
     const double t = number_in(cells, 3);
     if (!std::isfinite(step) || !std::isfinite(leg) || !std::isfinite(loss)) continue;
-    out.curve.push_back({static_cast<int64_t>(step), static_cast<int64_t>(leg), loss,
-                         std::isfinite(t) ? t : 0});
+    out.curve.push_back(
+        {static_cast<int64_t>(step), static_cast<int64_t>(leg), loss, std::isfinite(t) ? t : 0});
   }
   for (const json::value& row : json::array_at(root, "reference_curve")) {
     if (!row.is_array()) continue;
@@ -151,9 +152,9 @@ const LegView* Comparison::leg(int64_t index) const {
 }
 
 std::optional<double> Comparison::reference_loss(int64_t step) const {
-  const auto found =
-      std::lower_bound(reference_curve.begin(), reference_curve.end(), step,
-                       [](const ReferencePoint& point, int64_t wanted) { return point.step < wanted; });
+  const auto found = std::lower_bound(
+      reference_curve.begin(), reference_curve.end(), step,
+      [](const ReferencePoint& point, int64_t wanted) { return point.step < wanted; });
   if (found == reference_curve.end() || found->step != step) return std::nullopt;
   return found->loss;
 }
@@ -192,22 +193,42 @@ Result<Comparison> read_comparison(const json::value& document) {
   return out;
 }
 
-std::string parity_sentence(const Comparison& comparison) {
+Verdict verdict_of(const Comparison& comparison) {
   const ParityView& parity = comparison.parity;
-  if (parity.verdict == "not_compared" || !parity.max_difference) {
-    return "not compared with an uninterrupted run";
+  if (parity.verdict == "not_compared" || !parity.max_difference) return Verdict::kNotCompared;
+  if (parity.verdict != "pass") return Verdict::kDifferent;
+  return parity.grade == "statistical" ? Verdict::kStatistical : Verdict::kSame;
+}
+
+std::optional<int64_t> first_step_beyond_tolerance(const Comparison& comparison) {
+  for (const CurvePoint& point : comparison.curve) {
+    const std::optional<double> reference = comparison.reference_loss(point.step);
+    if (reference && std::fabs(point.loss - *reference) > kTolerance) return point.step;
   }
-  const std::string against =
-      comparison.reference_name.empty() ? "the reference run" : "'" + comparison.reference_name + "'";
+  return std::nullopt;
+}
+
+std::string parity_sentence(const Comparison& comparison) {
+  const Verdict verdict = verdict_of(comparison);
+  if (verdict == Verdict::kNotCompared) return "not compared with an uninterrupted run";
+  const ParityView& parity = comparison.parity;
+  const std::string against = comparison.reference_name.empty()
+                                  ? "the reference run"
+                                  : "'" + comparison.reference_name + "'";
+  const std::string steps = format_count(parity.compared_steps);
   if (parity.grade == "bitwise") {
-    return fmt::format("bit for bit equal to {} over {} steps", against,
-                       format_count(parity.compared_steps));
+    return fmt::format("bit for bit equal to {} over {} steps", against, steps);
   }
-  return fmt::format("{}: loss differs from {} by at most {} (mean {}) over {} steps, {} grade",
-                     parity.verdict == "pass" ? "same training" : "NOT the same training", against,
-                     format_small(*parity.max_difference),
-                     format_small(parity.mean_difference.value_or(0)),
-                     format_count(parity.compared_steps), parity.grade);
+  std::string out = fmt::format("loss differs from {} by at most {} (mean {}) over {} steps",
+                                against, format_small(*parity.max_difference),
+                                format_small(parity.mean_difference.value_or(0)), steps);
+  if (verdict == Verdict::kSame) return "same training: " + out;
+  if (const std::optional<int64_t> step = first_step_beyond_tolerance(comparison)) {
+    out +=
+        fmt::format("; beyond {} from step {} on", format_small(kTolerance), format_count(*step));
+  }
+  return (verdict == Verdict::kStatistical ? "statistically close: " : "NOT the same training: ") +
+         out;
 }
 
 std::vector<DownTimePart> down_time_parts(const Comparison& comparison, size_t switch_index) {
@@ -236,6 +257,7 @@ std::vector<DownTimePart> down_time_parts(const Comparison& comparison, size_t s
     const int64_t end_us = i + 1 < move.timeline.size() ? move.timeline[i + 1].at_us : to_us;
     add(move.timeline[i].name, move.timeline[i].at_us, end_us);
   }
+  if (!parts.empty()) parts.back().name = "start until the first step";
   return parts;
 }
 

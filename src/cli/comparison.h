@@ -61,6 +61,12 @@ struct ParityView {
   int64_t compared_steps = 0;
 };
 
+// The tolerance grade: loss at equal steps within this of the uninterrupted run.
+inline constexpr double kTolerance = 1e-5;
+
+// What the parity says in the end. Passing the statistical grade only is not "the same".
+enum class Verdict { kSame, kStatistical, kDifferent, kNotCompared };
+
 struct Comparison {
   std::string run, name, currency, reference_name;
   std::vector<LegView> legs;
@@ -78,11 +84,15 @@ struct Comparison {
 
 Result<Comparison> read_comparison(const json::value& document);
 
-// "pass" with its figure, in one sentence for people.
+Verdict verdict_of(const Comparison& comparison);
+// The first step whose loss is further than kTolerance from the reference.
+std::optional<int64_t> first_step_beyond_tolerance(const Comparison& comparison);
+// The verdict with its figures, in one sentence for people.
 std::string parity_sentence(const Comparison& comparison);
 
 // The part of a switch's down time spent in each of its steps: the interval from the last step of
-// the old leg to the first step of the new one, cut at the timeline's times.
+// the old leg to the first step of the new one, cut at the timeline's times. The last part is the
+// command's own start on the new chip, whatever the switch was doing then.
 struct DownTimePart {
   std::string name;
   int64_t us = 0;

@@ -21,9 +21,11 @@ struct CommandWords {
 };
 std::vector<CommandWords> words_of(const CLI::App& app);  // in parser.cc, which knows CLI11
 
-Result<std::string> completion_script(std::string_view shell, const std::vector<CommandWords>& commands);
+Result<std::string> completion_script(std::string_view shell,
+                                      const std::vector<CommandWords>& commands);
 
-// `anychip __names runs|chips|templates`: one per line; nothing (and success) when the server is away.
+// `anychip __names runs|chips|templates`: one per line; nothing (and success) when the server is
+// away.
 Status cmd_names(Context& context, const std::string& kind);
 
 }  // namespace anychip::cli

@@ -45,7 +45,8 @@ Terminal Terminal::of_process() {
   terminal.out_is_tty = isatty(STDOUT_FILENO) == 1;
   terminal.err_is_tty = isatty(STDERR_FILENO) == 1 && variable("TERM") != "dumb";
   terminal.columns = columns_of(terminal.out_is_tty ? STDOUT_FILENO : STDERR_FILENO);
-  terminal.has_colour = terminal.out_is_tty && variable("NO_COLOR").empty() && variable("TERM") != "dumb";
+  terminal.has_colour =
+      terminal.out_is_tty && variable("NO_COLOR").empty() && variable("TERM") != "dumb";
   return terminal;
 }
 
@@ -63,9 +64,12 @@ Result<ClientFile> load_client_file(const std::string& data) {
 }
 
 Status save_client_file(const std::string& data, const ClientFile& file) {
-  const json::object fields{
-      {"url", file.url}, {"token", file.token}, {"account", file.account}, {"accounts", file.accounts}};
-  return sys::write_file_durable(sys::join(data, "client.json"), json::serialize(fields) + "\n", 0600);
+  const json::object fields{{"url", file.url},
+                            {"token", file.token},
+                            {"account", file.account},
+                            {"accounts", file.accounts}};
+  return sys::write_file_durable(sys::join(data, "client.json"), json::serialize(fields) + "\n",
+                                 0600);
 }
 
 Result<Api*> Context::api() {
@@ -75,7 +79,8 @@ Result<Api*> Context::api() {
     const Result<ClientFile> file = load_client_file(data);
     if (!file && file.error().code != Code::kNotFound) return tl::unexpected(file.error());
     if (!file && url.empty()) {
-      return fail(Code::kUnavailable, "server_unknown", fmt::format("no server is set up in {}", data),
+      return fail(Code::kUnavailable, "server_unknown",
+                  fmt::format("no server is set up in {}", data),
                   "start one with `anychip up`, or point ANYCHIP_DATA at its data folder");
     }
     if (file && url.empty()) url = file->url;

@@ -30,7 +30,7 @@ struct ClientFile {
   std::string url, token, account;
   json::object accounts;
 };
-Result<ClientFile> load_client_file(const std::string& data);  // absent: kNotFound
+Result<ClientFile> load_client_file(const std::string& data);              // absent: kNotFound
 Status save_client_file(const std::string& data, const ClientFile& file);  // 0600, durable
 
 struct Context {
@@ -44,9 +44,9 @@ struct Context {
   Result<Api*> api();
   bool is_json() const { return output == Output::kJson; }
 
-  void print(const json::value& value) const;      // one JSON document on stdout
-  void print(const Table& table) const;            // fitted to the terminal
-  void say(std::string_view line) const;           // one line of talk on stderr
+  void print(const json::value& value) const;  // one JSON document on stdout
+  void print(const Table& table) const;        // fitted to the terminal
+  void say(std::string_view line) const;       // one line of talk on stderr
   void pause(Duration how_long) const;
   Fit fit() const { return {terminal.out_is_tty ? terminal.columns : 0, terminal.has_colour}; }
 
@@ -54,9 +54,9 @@ struct Context {
   std::unique_ptr<Api> api_;
 };
 
-// A line on stderr that shows how far something is: redrawn in place on a terminal; elsewhere a line
-// when `key` (a state, a step of eight) changes and at most every ten seconds within one, so that a log
-// shows life without drowning. The destructor ends the line.
+// A line on stderr that shows how far something is: redrawn in place on a terminal; elsewhere a
+// line when `key` (a state, a step of eight) changes and at most every ten seconds within one, so
+// that a log shows life without drowning. The destructor ends the line.
 class Progress {
  public:
   explicit Progress(const Context& context) : context_(context) {}

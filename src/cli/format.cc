@@ -109,28 +109,38 @@ Result<Scaled> split_number(std::string_view text, std::string_view what) {
 Result<int64_t> parse_bytes(std::string_view text) {
   static constexpr std::string_view kWhat = "a size; write it like 512MiB, 8GiB or 64GB";
   TRY(const Scaled scaled, split_number(text, kWhat));
-  static constexpr std::pair<std::string_view, int64_t> kUnits[] = {
-      {"", 1},           {"B", 1},          {"KB", 1'000},         {"MB", 1'000'000},
-      {"GB", 1'000'000'000}, {"KiB", 1LL << 10}, {"MiB", 1LL << 20},    {"GiB", 1LL << 30},
-      {"TiB", 1LL << 40}, {"K", 1LL << 10},  {"M", 1LL << 20},      {"G", 1LL << 30}};
+  static constexpr std::pair<std::string_view, int64_t> kUnits[] = {{"", 1},
+                                                                    {"B", 1},
+                                                                    {"KB", 1'000},
+                                                                    {"MB", 1'000'000},
+                                                                    {"GB", 1'000'000'000},
+                                                                    {"KiB", 1LL << 10},
+                                                                    {"MiB", 1LL << 20},
+                                                                    {"GiB", 1LL << 30},
+                                                                    {"TiB", 1LL << 40},
+                                                                    {"K", 1LL << 10},
+                                                                    {"M", 1LL << 20},
+                                                                    {"G", 1LL << 30}};
   for (const auto& [unit, factor] : kUnits) {
     int64_t bytes = 0;
     if (scaled.unit == unit && !__builtin_mul_overflow(scaled.number, factor, &bytes)) return bytes;
   }
-  return fail(Code::kInvalidArgument, "number_malformed", fmt::format("'{}' is not {}", text, kWhat));
+  return fail(Code::kInvalidArgument, "number_malformed",
+              fmt::format("'{}' is not {}", text, kWhat));
 }
 
 Result<int64_t> parse_span(std::string_view text) {
   static constexpr std::string_view kWhat = "a time; write it like 90, 90s, 5m or 2h";
   TRY(const Scaled scaled, split_number(text, kWhat));
   static constexpr std::pair<std::string_view, int64_t> kUnits[] = {
-      {"", 1'000'000}, {"s", 1'000'000}, {"ms", 1'000}, {"m", 60'000'000}, {"min", 60'000'000},
-      {"h", 3'600'000'000}};
+      {"", 1'000'000},   {"s", 1'000'000},    {"ms", 1'000},
+      {"m", 60'000'000}, {"min", 60'000'000}, {"h", 3'600'000'000}};
   for (const auto& [unit, factor] : kUnits) {
     int64_t us = 0;
     if (scaled.unit == unit && !__builtin_mul_overflow(scaled.number, factor, &us)) return us;
   }
-  return fail(Code::kInvalidArgument, "number_malformed", fmt::format("'{}' is not {}", text, kWhat));
+  return fail(Code::kInvalidArgument, "number_malformed",
+              fmt::format("'{}' is not {}", text, kWhat));
 }
 
 }  // namespace anychip::cli

@@ -25,7 +25,8 @@ extern "C" void on_interrupt(int) {
 int main(int count, char** words) {
   const std::vector<std::string> arguments(words + 1, words + count);
   // The processes have their own handlers: only the first word can name one.
-  const bool is_process = !arguments.empty() && (arguments[0] == "server" || arguments[0] == "agent");
+  const bool is_process =
+      !arguments.empty() && (arguments[0] == "server" || arguments[0] == "agent");
   if (!is_process) {
     struct sigaction action {};
     action.sa_handler = on_interrupt;

@@ -25,6 +25,7 @@ struct ProcessMains {
 };
 
 // `arguments` without the program's name. The result is the exit status.
-int run_command_line(std::vector<std::string> arguments, Terminal terminal, const ProcessMains& mains);
+int run_command_line(std::vector<std::string> arguments, Terminal terminal,
+                     const ProcessMains& mains);
 
 }  // namespace anychip::cli

@@ -37,7 +37,9 @@ bool is_program_there(std::string_view name) {
   std::string folders = std::string(path == nullptr ? "" : path) + ":/usr/sbin:/sbin:/usr/bin:/bin";
   for (size_t begin = 0; begin <= folders.size();) {
     const size_t end = std::min(folders.find(':', begin), folders.size());
-    if (end > begin && access(sys::join(folders.substr(begin, end - begin), name).c_str(), X_OK) == 0) return true;
+    if (end > begin &&
+        access(sys::join(folders.substr(begin, end - begin), name).c_str(), X_OK) == 0)
+      return true;
     begin = end + 1;
   }
   return false;
@@ -51,7 +53,8 @@ std::set<std::string> known_file_systems() {
   }
   utsname host{};
   if (uname(&host) != 0) return known;
-  const std::string modules = sys::read_file(fmt::format("/lib/modules/{}/modules.dep", host.release)).value_or("");
+  const std::string modules =
+      sys::read_file(fmt::format("/lib/modules/{}/modules.dep", host.release)).value_or("");
   for (const std::string name : {"overlay", "xfs"}) {
     if (modules.find("/" + name + ".ko") != std::string::npos) known.insert(name);
   }
@@ -63,7 +66,8 @@ bool has_cgroup_controller(std::string_view name) {
   const std::string v2 = first_line_of("/sys/fs/cgroup/cgroup.controllers");
   // On v2 devices are limited by BPF: no controller of that name exists.
   if (name == "devices" && v2.find("memory") != std::string::npos) return true;
-  return v1.find(fmt::format("\n{}\t", name)) != std::string::npos || v2.find(name) != std::string::npos;
+  return v1.find(fmt::format("\n{}\t", name)) != std::string::npos ||
+         v2.find(name) != std::string::npos;
 }
 
 std::string nearest_existing(std::string path) {
@@ -82,8 +86,9 @@ Check disk_check(const MachineFacts& facts) {
              fmt::format("{} free for {}", format_bytes(facts.free_bytes), facts.data), ""};
   if (facts.free_bytes >= kFreeBytesGood) return disk;
   disk.state = facts.free_bytes < kFreeBytesMin ? Check::State::kMissing : Check::State::kWarn;
-  disk.way_out = fmt::format("free some space, or choose another disk with ANYCHIP_DATA=DIR; {} are needed, {} are good",
-                             format_bytes(kFreeBytesMin), format_bytes(kFreeBytesGood));
+  disk.way_out = fmt::format(
+      "free some space, or choose another disk with ANYCHIP_DATA=DIR; {} are needed, {} are good",
+      format_bytes(kFreeBytesMin), format_bytes(kFreeBytesGood));
   return disk;
 }
 
@@ -109,20 +114,23 @@ Result<MachineFacts> read_machine(const std::string& data) {
 
 std::vector<Check> judge(const MachineFacts& facts) {
   std::vector<Check> checks;
-  checks.push_back(check("root", facts.is_root, facts.is_root ? "yes" : "no: containers, mounts and loop devices need it",
+  checks.push_back(check("root", facts.is_root,
+                         facts.is_root ? "yes" : "no: containers, mounts and loop devices need it",
                          "run it as root: sudo anychip up"));
-  const auto kernel = [&](std::string name, bool is_there, std::string_view why, std::string way_out) {
+  const auto kernel = [&](std::string name, bool is_there, std::string_view why,
+                          std::string way_out) {
     checks.push_back(check(std::move(name), is_there,
-                           is_there ? "yes" : fmt::format("not in this kernel: {}", why), std::move(way_out)));
+                           is_there ? "yes" : fmt::format("not in this kernel: {}", why),
+                           std::move(way_out)));
   };
   kernel("kernel: overlay", facts.file_systems.contains("overlay"), "images are stacked with it",
          "use a kernel with overlayfs (CONFIG_OVERLAY_FS)");
-  kernel("kernel: xfs", facts.file_systems.contains("xfs"), "disks and instant snapshots are made with it",
-         "use a kernel with XFS (CONFIG_XFS_FS)");
+  kernel("kernel: xfs", facts.file_systems.contains("xfs"),
+         "disks and instant snapshots are made with it", "use a kernel with XFS (CONFIG_XFS_FS)");
   kernel("kernel: loop devices", facts.has_loop_control, "each disk is a file behind one",
          "modprobe loop; inside a container, pass /dev/loop-control through");
-  kernel("kernel: user namespaces", facts.user_namespaces_max > 0, "every container runs in its own",
-         "sysctl user.max_user_namespaces=10000");
+  kernel("kernel: user namespaces", facts.user_namespaces_max > 0,
+         "every container runs in its own", "sysctl user.max_user_namespaces=10000");
   kernel("kernel: memory cgroup", facts.has_memory_cgroup, "memory limits need it",
          "boot with cgroup_enable=memory");
   kernel("kernel: devices cgroup", facts.has_devices_cgroup, "it keeps chips apart",
@@ -141,14 +149,16 @@ Status all_present(const std::vector<Check>& checks) {
   Error error;
   for (const Check& entry : checks) {
     if (entry.state != Check::State::kMissing) continue;
-    error.fields.push_back({"", fmt::format("{}: {} ({})", entry.name, entry.detail, entry.way_out)});
+    error.fields.push_back(
+        {"", fmt::format("{}: {} ({})", entry.name, entry.detail, entry.way_out)});
   }
   if (error.fields.empty()) return {};
   error.code = Code::kFailedPrecondition;
   error.reason = "prerequisite_missing";
-  error.message = error.fields.size() == 1
-                      ? fmt::format("this machine lacks something: {}", error.fields.front().message)
-                      : fmt::format("this machine lacks {} things", error.fields.size());
+  error.message =
+      error.fields.size() == 1
+          ? fmt::format("this machine lacks something: {}", error.fields.front().message)
+          : fmt::format("this machine lacks {} things", error.fields.size());
   error.hint = "nothing was changed; `anychip doctor` checks again";
   return tl::unexpected(std::move(error));
 }

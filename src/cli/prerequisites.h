@@ -17,9 +17,9 @@ struct MachineFacts {
   bool has_loop_control = false;
   int64_t user_namespaces_max = 0;
   bool has_memory_cgroup = false, has_devices_cgroup = false;
-  std::set<std::string> programs;      // found, of kProgramsNeeded
+  std::set<std::string> programs;  // found, of kProgramsNeeded
   std::string data;
-  int64_t free_bytes = 0;              // where the data folder is or would be
+  int64_t free_bytes = 0;  // where the data folder is or would be
 };
 
 inline constexpr int64_t kFreeBytesMin = 4LL << 30;    // `up` refuses below

@@ -17,8 +17,15 @@ namespace {
 using testing::HasSubstr;
 
 MachineFacts good_machine() {
-  return {true, {"overlay", "xfs"}, true, 1000, true, true,
-          {"runc", "conmon", "mkfs.xfs", "debootstrap", "python3"}, "/data", int64_t{100} << 30};
+  return {true,
+          {"overlay", "xfs"},
+          true,
+          1000,
+          true,
+          true,
+          {"runc", "conmon", "mkfs.xfs", "debootstrap", "python3"},
+          "/data",
+          int64_t{100} << 30};
 }
 
 TEST(Prerequisites, AGoodMachinePasses) { EXPECT_TRUE(all_present(judge(good_machine()))); }
@@ -36,7 +43,8 @@ TEST(Prerequisites, EachMissingThingIsNamedWithItsWayOut) {
       {[](MachineFacts& m) { m.user_namespaces_max = 0; }, "user namespaces", "sysctl"},
       {[](MachineFacts& m) { m.has_memory_cgroup = false; }, "memory cgroup", "cgroup_enable"},
       {[](MachineFacts& m) { m.programs.erase("conmon"); }, "conmon", "apt-get install conmon"},
-      {[](MachineFacts& m) { m.programs.erase("mkfs.xfs"); }, "mkfs.xfs", "apt-get install xfsprogs"},
+      {[](MachineFacts& m) { m.programs.erase("mkfs.xfs"); }, "mkfs.xfs",
+       "apt-get install xfsprogs"},
       {[](MachineFacts& m) { m.free_bytes = int64_t{1} << 30; }, "disk space", "ANYCHIP_DATA"},
   };
   for (const Case& each : kCases) {

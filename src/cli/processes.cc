@@ -46,9 +46,11 @@ bool is_ours(pid_t pid, Role role, const std::string& data) {
   if (words.empty() || !sys::name_of(words[0]).starts_with("anychip")) return false;
   if (std::find(words.begin() + 1, words.end(), name_of(role)) == words.end()) return false;
   const auto option = std::find(words.begin(), words.end(), "--data");
-  if (option != words.end() && option + 1 != words.end()) return sys::absolute_path(*(option + 1)) == data;
+  if (option != words.end() && option + 1 != words.end())
+    return sys::absolute_path(*(option + 1)) == data;
   for (const std::string& variable : words_of(pid, "environ")) {
-    if (variable.starts_with("ANYCHIP_DATA=")) return sys::absolute_path(variable.substr(13)) == data;
+    if (variable.starts_with("ANYCHIP_DATA="))
+      return sys::absolute_path(variable.substr(13)) == data;
   }
   return true;
 }
@@ -105,11 +107,13 @@ Result<Started> start_process(const StartSpec& spec) {
     detached.argv.push_back(value);
   };
   if (spec.role == Role::kServer) add("--port", std::to_string(spec.port));
-  if (spec.role == Role::kAgent && spec.pool_gib > 0) add("--pool-gib", std::to_string(spec.pool_gib));
+  if (spec.role == Role::kAgent && spec.pool_gib > 0)
+    add("--pool-gib", std::to_string(spec.pool_gib));
   if (spec.role == Role::kAgent && !spec.node_name.empty()) add("--name", spec.node_name);
   const char* path = std::getenv("PATH");
-  detached.environment = {{"ANYCHIP_DATA", spec.data},
-                          {"PATH", std::string(path == nullptr ? "" : path) + ":/usr/sbin:/sbin:/usr/bin:/bin"}};
+  detached.environment = {
+      {"ANYCHIP_DATA", spec.data},
+      {"PATH", std::string(path == nullptr ? "" : path) + ":/usr/sbin:/sbin:/usr/bin:/bin"}};
   detached.cwd = std::string("/");
   detached.log_path = log_path_of(spec.data, spec.role);
   Started started;
@@ -149,8 +153,10 @@ Status check_port_free(int port) {
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<uint16_t>(port));
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  if (bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return {};
-  return fail(Code::kFailedPrecondition, "port_in_use", fmt::format("port {} is in use by another program", port),
+  if (bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0)
+    return {};
+  return fail(Code::kFailedPrecondition, "port_in_use",
+              fmt::format("port {} is in use by another program", port),
               "choose another with --port N (0 = any free one); nothing was changed");
 }
 

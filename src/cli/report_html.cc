@@ -31,7 +31,8 @@ std::string escape(std::string_view text) {
 std::string colour_class(const Comparison& comparison, const LegView& leg) {
   std::vector<std::string> chips;
   for (const LegView& other : comparison.legs) {
-    if (std::find(chips.begin(), chips.end(), other.chip) == chips.end()) chips.push_back(other.chip);
+    if (std::find(chips.begin(), chips.end(), other.chip) == chips.end())
+      chips.push_back(other.chip);
   }
   const auto place = std::find(chips.begin(), chips.end(), leg.chip) - chips.begin();
   return fmt::format("k{}", place % 8);
@@ -84,7 +85,8 @@ std::string head_of(const Comparison& comparison, std::string_view script) {
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
       "style-src 'unsafe-inline'; script-src 'sha256-{}'; img-src data:; base-uri 'none'; "
       "form-action 'none'\">\n"
-      "<link rel=\"icon\" href=\"data:,\">\n<title>{}: chips compared · AnyChip</title>\n<style>\n{}</style>\n"
+      "<link rel=\"icon\" href=\"data:,\">\n<title>{}: chips compared · "
+      "AnyChip</title>\n<style>\n{}</style>\n"
       "</head>\n<body>\n<main>\n",
       base64_of_sha256(script), escape(comparison.name), kReportCss);
 }
@@ -101,15 +103,16 @@ std::string route_of(const Comparison& comparison) {
   return out + "</p>\n";
 }
 
-std::string verdict_of(const Comparison& comparison) {
-  const std::string& verdict = comparison.parity.verdict;
-  const std::string_view known = verdict == "pass" ? "pass" : verdict == "fail" ? "fail" : "not_compared";
-  const std::string_view mark = known == "pass" ? "✓ " : known == "fail" ? "✗ " : "";
+std::string verdict_html(const Comparison& comparison) {
+  static constexpr std::pair<std::string_view, std::string_view> kClassAndMark[] = {
+      {"pass", "✓ "}, {"close", "≈ "}, {"fail", "✗ "}, {"not_compared", ""}};
+  const auto& [class_name, mark] = kClassAndMark[static_cast<size_t>(verdict_of(comparison))];
   std::string sentence = parity_sentence(comparison);
   if (!sentence.empty() && sentence[0] >= 'a' && sentence[0] <= 'z') {
     sentence[0] = static_cast<char>(sentence[0] - 'a' + 'A');
   }
-  return fmt::format("<p><span class=\"verdict {}\">{}{}</span></p>\n", known, mark, escape(sentence));
+  return fmt::format("<p><span class=\"verdict {}\">{}{}</span></p>\n", class_name, mark,
+                     escape(sentence));
 }
 
 std::string figure(std::string_view name, std::string_view value, std::string_view small) {
@@ -130,8 +133,14 @@ std::string figures_of(const Comparison& comparison) {
     out += figure("Loss", fmt::format("{:.3f}", comparison.curve.back().loss),
                   fmt::format("from {:.3f}", comparison.curve.front().loss));
   }
-  out += figure("Largest difference", parity.max_difference ? format_small(*parity.max_difference) : "-",
-                parity.band ? fmt::format("allowed: {}", format_small(*parity.band)) : "no reference");
+  const std::optional<int64_t> beyond = first_step_beyond_tolerance(comparison);
+  const std::string tolerance = format_small(kTolerance);
+  const std::string small =
+      !parity.max_difference ? "no reference"
+      : beyond ? fmt::format("beyond {} from step {}", tolerance, format_count(*beyond))
+               : "allowed: " + tolerance;
+  out += figure("Largest difference",
+                parity.max_difference ? format_small(*parity.max_difference) : "-", small);
   out += figure("Down between chips", format_span(comparison.down_time_ms * 1000),
                 fmt::format("{} switches", comparison.switches.size()));
   out += figure("Cost", yuan_exact(comparison.cost_micros),
@@ -147,17 +156,21 @@ std::string simulated_note(const Comparison& comparison) {
     chips += (chips.empty() ? "" : ", ") + leg.chip;
   }
   return fmt::format(
-      "<p class=\"note\"><strong>Simulated: {}.</strong> Functional simulation; the price is the list price of "
-      "the chip simulated. The computation is real and runs on this machine's own cores, so speed and memory say "
+      "<p class=\"note\"><strong>Simulated: {}.</strong> Functional simulation; the price is the "
+      "list price of "
+      "the chip simulated. The computation is real and runs on this machine's own cores, so speed "
+      "and memory say "
       "nothing about that chip.</p>\n",
       escape(chips));
 }
 
 std::string metrics_table(const Comparison& comparison) {
   std::string out =
-      "<h2 id=\"chips\">The chips side by side</h2>\n<p class=\"lead\">Speeds are medians over each leg's steps "
+      "<h2 id=\"chips\">The chips side by side</h2>\n<p class=\"lead\">Speeds are medians over "
+      "each leg's steps "
       "without its first three. Measured here; nothing on this page is predicted.</p>\n"
-      "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-labelledby=\"chips\"><table>\n<thead><tr>"
+      "<div class=\"scroll\" tabindex=\"0\" role=\"region\" "
+      "aria-labelledby=\"chips\"><table>\n<thead><tr>"
       "<th scope=\"col\"><span class=\"hidden-text\">Figure</span></th>";
   for (const LegView& leg : comparison.legs) {
     out += fmt::format("<th scope=\"col\">{}</th>", html::chip_label(comparison, leg, true));
@@ -183,18 +196,26 @@ std::string footer_of(const Comparison& comparison) {
   const auto entry = [&](std::string_view term, std::string_view text) {
     out += fmt::format("<dt>{}</dt><dd>{}</dd>\n", escape(term), escape(text));
   };
-  entry("Difference", "The loss of this run less the loss of the uninterrupted run, at equal steps. Grades: bitwise "
-                      "(all equal), tolerance (within the band), statistical (neither).");
+  entry("Difference",
+        "The loss of this run less the loss of the uninterrupted run, at equal steps. Grades: "
+        "bitwise "
+        "(all equal), tolerance (within the band), statistical (neither).");
   entry("Down time", "From the last step on the old chip to the first step on the new one.");
-  entry("Cost", "Metered time times price per hour, rounded down to the micro-yuan. A leg is metered from the start "
-                "of its command to the request to stop it; starts that fail cost nothing.");
-  entry("Per million tokens", "The price of a million tokens at the leg's measured speed, without start and switch.");
+  entry("Cost",
+        "Metered time times price per hour, rounded down to the micro-yuan. A leg is metered from "
+        "the start "
+        "of its command to the request to stop it; starts that fail cost nothing.");
+  entry("Per million tokens",
+        "The price of a million tokens at the leg's measured speed, without start and switch.");
   if (comparison.has_simulated()) {
-    entry("* and \"simulated\"", "Functional simulation; price is the list price of the chip simulated.");
+    entry("* and \"simulated\"",
+          "Functional simulation; price is the list price of the chip simulated.");
   }
-  return out + fmt::format("</dl>\n<p>Run {} · AnyChip. This file is complete in itself and asks nothing of any "
-                           "network.</p>\n</footer>\n",
-                           escape(comparison.run));
+  return out +
+         fmt::format(
+             "</dl>\n<p>Run {} · AnyChip. This file is complete in itself and asks nothing of any "
+             "network.</p>\n</footer>\n",
+             escape(comparison.run));
 }
 
 }  // namespace
@@ -203,14 +224,16 @@ std::string comparison_html(const Comparison& comparison) {
   const std::string script = std::string("\n") + kReportScript;
   std::string out = head_of(comparison, script);
   out += "<header>\n<p class=\"eyebrow\">AnyChip · one training on several chips</p>\n";
-  out += fmt::format("<h1>{}</h1>\n", escape(comparison.name.empty() ? comparison.run : comparison.name));
-  out += route_of(comparison) + verdict_of(comparison) + "</header>\n";
+  out += fmt::format("<h1>{}</h1>\n",
+                     escape(comparison.name.empty() ? comparison.run : comparison.name));
+  out += route_of(comparison) + verdict_html(comparison) + "</header>\n";
   out += figures_of(comparison) + simulated_note(comparison);
   out += "<section aria-label=\"Curves\">\n" + html::charts(comparison) + "\n</section>\n";
   if (!comparison.legs.empty()) out += metrics_table(comparison);
   out += html::poems(comparison) + html::bill(comparison) + html::switches(comparison);
   out += footer_of(comparison) + "</main>\n";
-  out += "<script type=\"application/json\" id=\"points\">" + html::points_json(comparison) + "</script>\n";
+  out += "<script type=\"application/json\" id=\"points\">" + html::points_json(comparison) +
+         "</script>\n";
   out += "<script>" + script + "</script>\n</body>\n</html>\n";
   return out;
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -11,7 +12,8 @@
 namespace anychip::cli::html {
 namespace {
 
-constexpr int kPointsDrawnMax = 1600;  // per curve; beyond that each bucket keeps its lowest and highest
+constexpr int kPointsDrawnMax =
+    1600;  // per curve; beyond that each bucket keeps its lowest and highest
 constexpr int kPointsListedMax = 20'000;  // for the read-out
 
 struct Point {
@@ -21,9 +23,16 @@ struct Point {
 // A linear axis that maps [low, high] to [0, size].
 struct Axis {
   double low = 0, high = 1, size = 1000;
-  bool is_flipped = false;  // y grows downwards in SVG
+  bool is_flipped = false;   // y grows downwards in SVG
+  double linear_within = 0;  // > 0: logarithmic outside ±linear_within, through zero
+  double scaled(double value) const {
+    if (linear_within <= 0) return value;
+    const double ratio = std::fabs(value) / linear_within;
+    return std::copysign(ratio <= 1 ? ratio : 1 + std::log10(ratio), value);
+  }
   double at(double value) const {
-    const double share = high > low ? (value - low) / (high - low) : 0.5;
+    const double bottom = scaled(low), top = scaled(high);
+    const double share = top > bottom ? (scaled(value) - bottom) / (top - bottom) : 0.5;
     return size * (is_flipped ? 1 - share : share);
   }
   double percent(double value) const { return at(value) / size * 100; }
@@ -54,8 +63,8 @@ std::vector<Point> thinned(const std::vector<Point>& points) {
   for (size_t b = 0; b < buckets; ++b) {
     const auto first = points.begin() + static_cast<ptrdiff_t>(points.size() * b / buckets);
     const auto last = points.begin() + static_cast<ptrdiff_t>(points.size() * (b + 1) / buckets);
-    const auto [low, high] = std::minmax_element(
-        first, last, [](const Point& a, const Point& c) { return a.y < c.y; });
+    const auto [low, high] =
+        std::minmax_element(first, last, [](const Point& a, const Point& c) { return a.y < c.y; });
     out.push_back(low < high ? *low : *high);
     if (low != high) out.push_back(low < high ? *high : *low);
   }
@@ -122,12 +131,14 @@ std::string band_labels(const std::vector<Stretch>& parts, const Axis& x) {
 std::string tints_and_borders(const std::vector<Stretch>& parts, const Axis& x, double height) {
   std::string out;
   for (const Stretch& part : parts) {
-    out += fmt::format("<rect class=\"tint {}\" x=\"{:.1f}\" y=\"0\" width=\"{:.1f}\" height=\"{:.0f}\"/>",
-                       part.colour, x.at(part.from), x.at(part.to) - x.at(part.from), height);
+    out += fmt::format(
+        "<rect class=\"tint {}\" x=\"{:.1f}\" y=\"0\" width=\"{:.1f}\" height=\"{:.0f}\"/>",
+        part.colour, x.at(part.from), x.at(part.to) - x.at(part.from), height);
   }
   for (size_t i = 1; i < parts.size(); ++i) {
-    out += fmt::format("<line class=\"border\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"0\" y2=\"{1:.0f}\"/>",
-                       x.at(parts[i].from), height);
+    out += fmt::format(
+        "<line class=\"border\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"0\" y2=\"{1:.0f}\"/>",
+        x.at(parts[i].from), height);
   }
   return out;
 }
@@ -152,10 +163,12 @@ std::string y_labels(const Axis& y, const std::vector<double>& ticks, bool is_sc
 
 std::string x_labels(const Axis& x) {
   std::string out;
+  bool is_minor = true;  // every second one is left out where there is little room
   for (const double tick : round_ticks(x.low, x.high, 6)) {
     const double percent = x.percent(tick);
     const char* edge = percent < 3 ? " first" : percent > 97 ? " last" : "";
-    out += fmt::format("<span class=\"x{}\" style=\"left:{:.2f}%\">{}</span>", edge, percent,
+    out += fmt::format("<span class=\"x{}{}\" style=\"left:{:.2f}%\">{}</span>", edge,
+                       std::exchange(is_minor, !is_minor) ? " minor" : "", percent,
                        format_count(std::llround(tick)));
   }
   return out;
@@ -199,21 +212,48 @@ std::string loss_chart(const Comparison& comparison) {
   const double margin = high > low ? (high - low) * 0.05 : 0.5;
   const Axis y{low - margin, high + margin, 300, true};
   const auto ticks = round_ticks(y.low, y.high, 5);
-  std::string out = "<figure class=\"chart\"><figcaption><strong>Loss by step</strong>" + keys_of(parts);
+  std::string out =
+      "<figure class=\"chart\"><figcaption><strong>Loss by step</strong>" + keys_of(parts);
   if (!reference.empty()) out += "<span class=\"key thick\"><i></i>uninterrupted run</span>";
   out += "</figcaption>" + band_labels(parts, x);
   out += fmt::format(
-      "<div class=\"plot\" tabindex=\"0\" role=\"img\" aria-label=\"Loss by step from {} to {}: it goes "
+      "<div class=\"plot\" tabindex=\"0\" role=\"img\" aria-label=\"Loss by step from {} to {}: it "
+      "goes "
       "from {:.4f} to {:.4f}. Arrow keys read single steps.\">"
       "<svg viewBox=\"0 0 1000 300\" preserveAspectRatio=\"none\" aria-hidden=\"true\">",
       comparison.curve.front().step, comparison.curve.back().step, comparison.curve.front().loss,
       comparison.curve.back().loss);
   out += tints_and_borders(parts, x, 300) + grid_of(y, ticks);
-  if (!reference.empty()) out += fmt::format("<path class=\"reference\" d=\"{}\"/>", path_of(reference, x, y));
+  if (!reference.empty())
+    out += fmt::format("<path class=\"reference\" d=\"{}\"/>", path_of(reference, x, y));
   for (const Stretch& part : parts) {
-    out += fmt::format("<path class=\"curve {}\" d=\"{}\"/>", part.colour, path_of(part.points, x, y));
+    out +=
+        fmt::format("<path class=\"curve {}\" d=\"{}\"/>", part.colour, path_of(part.points, x, y));
   }
   return out + "</svg>" + y_labels(y, ticks, false) + x_labels(x) + "</div></figure>";
+}
+
+// Zero, the edges of the tolerance, and decades beyond it (every second when there are many).
+std::vector<double> difference_ticks(double most) {
+  std::vector<double> ticks = {0, kTolerance, -kTolerance};
+  const int factor = most > kTolerance * 1e3 ? 100 : 10;
+  for (double tick = kTolerance * factor; tick <= most * 1.5; tick *= factor) {
+    ticks.push_back(tick);
+    ticks.push_back(-tick);
+  }
+  return ticks;
+}
+
+std::string tolerance_band(const Axis& y) {
+  std::string out =
+      fmt::format("<rect class=\"allowed\" x=\"0\" width=\"1000\" y=\"{:.1f}\" height=\"{:.1f}\"/>",
+                  y.at(kTolerance), y.at(-kTolerance) - y.at(kTolerance));
+  for (const double edge : {kTolerance, -kTolerance}) {
+    out += fmt::format(
+        "<line class=\"allowed-edge\" x1=\"0\" x2=\"1000\" y1=\"{0:.1f}\" y2=\"{0:.1f}\"/>",
+        y.at(edge));
+  }
+  return out;
 }
 
 std::string difference_chart(const Comparison& comparison) {
@@ -221,33 +261,28 @@ std::string difference_chart(const Comparison& comparison) {
     return point.loss - reference_at(comparison, point.step);
   });
   if (parts.empty()) return {};
-  const double band = comparison.parity.band.value_or(1e-5);
-  double most = band;
+  double most = kTolerance;
   for (const Stretch& part : parts) {
     for (const Point& point : part.points) most = std::max(most, std::fabs(point.y));
   }
+  const bool is_logarithmic = most > kTolerance * 4;
   const Axis x = step_axis(comparison);
-  const Axis y{-most * 1.25, most * 1.25, 160, true};
-  const std::vector<double> ticks = most > band * 4 ? round_ticks(y.low, y.high, 4)
-                                                    : std::vector<double>{-band, 0, band};
+  const double room = is_logarithmic ? 2.0 : 1.25;
+  const Axis y{-most * room, most * room, 160, true, is_logarithmic ? kTolerance : 0};
   std::string out = fmt::format(
       "<figure class=\"chart\"><figcaption><strong>Difference to the uninterrupted run</strong>"
-      "<span class=\"key area\"><i></i>allowed: ±{}</span></figcaption>"
-      "<div class=\"plot difference\" tabindex=\"0\" role=\"img\" aria-label=\"Difference of the loss to the "
-      "uninterrupted run at equal steps: at most {}. The allowed band is plus or minus {}.\">"
-      "<svg viewBox=\"0 0 1000 160\" preserveAspectRatio=\"none\" aria-hidden=\"true\">",
-      format_small(band), format_small(comparison.parity.max_difference.value_or(0)), format_small(band));
-  out += tints_and_borders(parts, x, 160);
-  out += fmt::format("<rect class=\"allowed\" x=\"0\" width=\"1000\" y=\"{:.1f}\" height=\"{:.1f}\"/>",
-                     y.at(band), y.at(-band) - y.at(band));
-  for (const double edge : {band, -band}) {
-    out += fmt::format("<line class=\"allowed-edge\" x1=\"0\" x2=\"1000\" y1=\"{0:.1f}\" y2=\"{0:.1f}\"/>",
-                       y.at(edge));
-  }
-  out += grid_of(y, {0});
+      "<span class=\"key area\"><i></i>tolerance: ±{0}{1}</span></figcaption>"
+      "<div class=\"plot difference\" tabindex=\"0\" role=\"img\" aria-label=\"Difference of the "
+      "loss to the uninterrupted run at equal steps: at most {2}. The tolerance is plus or minus "
+      "{0}.\"><svg viewBox=\"0 0 1000 160\" preserveAspectRatio=\"none\" aria-hidden=\"true\">",
+      format_small(kTolerance), is_logarithmic ? "; logarithmic beyond it" : "",
+      format_small(comparison.parity.max_difference.value_or(0)));
+  out += tints_and_borders(parts, x, 160) + tolerance_band(y) + grid_of(y, {0});
   for (const Stretch& part : parts) {
-    out += fmt::format("<path class=\"curve {}\" d=\"{}\"/>", part.colour, path_of(part.points, x, y));
+    out +=
+        fmt::format("<path class=\"curve {}\" d=\"{}\"/>", part.colour, path_of(part.points, x, y));
   }
+  const std::vector<double> ticks = difference_ticks(most);
   return out + "</svg>" + y_labels(y, ticks, true) + x_labels(x) + "</div></figure>";
 }
 
@@ -275,7 +310,8 @@ std::string points_json(const Comparison& comparison) {
     references.push_back(std::isfinite(reference) ? json::value(reference) : json::value(nullptr));
   }
   json::object chips;
-  for (const LegView& leg : comparison.legs) chips[std::to_string(leg.index)] = leg.chip_and_count();
+  for (const LegView& leg : comparison.legs)
+    chips[std::to_string(leg.index)] = leg.chip_and_count();
   out["low"] = comparison.curve.empty() ? 0 : comparison.curve.front().step;
   out["high"] = comparison.curve.empty() ? 0 : comparison.curve.back().step;
   out["step"] = std::move(steps);
@@ -284,7 +320,8 @@ std::string points_json(const Comparison& comparison) {
   out["reference"] = std::move(references);
   out["chips"] = std::move(chips);
   std::string text;  // '<' would let data close the script element
-  for (const char c : json::serialize(out)) text += c == '<' ? std::string("\\u003c") : std::string(1, c);
+  for (const char c : json::serialize(out))
+    text += c == '<' ? std::string("\\u003c") : std::string(1, c);
   return text;
 }
 

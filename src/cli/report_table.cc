@@ -32,7 +32,9 @@ std::string relative(std::optional<double> value, std::optional<double> first) {
   return fmt::format(" (×{:.2f})", *value / *first);
 }
 
-std::string loss_text(std::optional<double> loss) { return loss ? fmt::format("{:.4f}", *loss) : "-"; }
+std::string loss_text(std::optional<double> loss) {
+  return loss ? fmt::format("{:.4f}", *loss) : "-";
+}
 
 std::string parity_of(const Comparison& comparison, const LegView& leg) {
   if (comparison.reference_curve.empty()) return "-";
@@ -58,19 +60,22 @@ void add_speed_rows(const Comparison& comparison, std::vector<MetricRow>& rows) 
   rows.push_back(row_of(comparison, "tokens/s", [](const LegView& leg) {
     return leg.tokens_per_second ? format_significant(*leg.tokens_per_second, 3) : std::string("-");
   }));
-  const auto first_peak = static_cast<double>(first.peak_memory_bytes);
+  // Device, process and cgroup memory are different things: only like is set against like.
+  const bool is_one_source =
+      std::all_of(comparison.legs.begin(), comparison.legs.end(),
+                  [&](const LegView& leg) { return leg.memory_source == first.memory_source; });
+  const auto peak = [](const LegView& leg) {
+    return std::optional<double>(static_cast<double>(leg.peak_memory_bytes));
+  };
   rows.push_back(row_of(
       comparison, "peak memory",
-      [first_peak](const LegView& leg) {
+      [&](const LegView& leg) {
         if (leg.peak_memory_bytes <= 0) return std::string("-");
-        std::string text = format_bytes(leg.peak_memory_bytes);
-        if (first_peak > 0) {
-          text += fmt::format(" ({:.0f} %)",
-                              static_cast<double>(leg.peak_memory_bytes) * 100.0 / first_peak);
-        }
-        return text;
+        const std::string text = format_bytes(leg.peak_memory_bytes);
+        if (first.peak_memory_bytes <= 0 || leg.memory_source != first.memory_source) return text;
+        return fmt::format("{} ({:.0f} %)", text, *peak(leg) * 100.0 / *peak(first));
       },
-      [](const LegView& leg) { return std::optional<double>(static_cast<double>(leg.peak_memory_bytes)); }));
+      is_one_source ? NumberOf(peak) : NumberOf()));
   rows.push_back(row_of(comparison, "memory read from", [](const LegView& leg) {
     return leg.memory_source.empty() ? std::string("-") : leg.memory_source;
   }));
@@ -80,15 +85,30 @@ void add_money_rows(const Comparison& comparison, std::vector<MetricRow>& rows) 
   rows.push_back(row_of(comparison, "price/h", [](const LegView& leg) {
     return yuan(leg.price_micros_per_hour) + (leg.is_simulated ? " *" : "");
   }));
-  rows.push_back(row_of(comparison, "metered", [](const LegView& leg) { return format_span(leg.metered_us); }));
+  rows.push_back(row_of(comparison, "metered",
+                        [](const LegView& leg) { return format_span(leg.metered_us); }));
   rows.push_back(row_of(
       comparison, "cost",
-      [](const LegView& leg) { return leg.is_voided ? std::string("voided") : yuan_exact(leg.cost_micros); },
-      [](const LegView& leg) { return std::optional<double>(static_cast<double>(leg.cost_micros)); }));
+      [](const LegView& leg) {
+        return leg.is_voided ? std::string("voided") : yuan_exact(leg.cost_micros);
+      },
+      [](const LegView& leg) {
+        return std::optional<double>(static_cast<double>(leg.cost_micros));
+      }));
   rows.push_back(row_of(comparison, "per million tokens", [](const LegView& leg) {
     const std::optional<double> micros = leg.micros_per_million_tokens();
     return micros ? "¥" + format_significant(*micros / 1e6, 3) : std::string("-");
   }));
+}
+
+Style style_of(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kSame: return Style::kGood;
+    case Verdict::kStatistical: return Style::kWarn;
+    case Verdict::kDifferent: return Style::kBad;
+    case Verdict::kNotCompared: return Style::kFaint;
+  }
+  return Style::kPlain;
 }
 
 }  // namespace
@@ -106,15 +126,16 @@ std::vector<MetricRow> metric_rows(const Comparison& comparison) {
   }));
   add_speed_rows(comparison, rows);
   add_money_rows(comparison, rows);
-  rows.push_back(row_of(comparison, "loss first", [](const LegView& leg) { return loss_text(leg.loss_first); }));
-  rows.push_back(row_of(comparison, "loss last", [](const LegView& leg) { return loss_text(leg.loss_last); }));
+  rows.push_back(row_of(comparison, "loss first",
+                        [](const LegView& leg) { return loss_text(leg.loss_first); }));
+  rows.push_back(
+      row_of(comparison, "loss last", [](const LegView& leg) { return loss_text(leg.loss_last); }));
   rows.push_back(row_of(comparison, "down time before", [&](const LegView& leg) {
     if (!leg.down_time_ms || leg.index == comparison.legs.front().index) return std::string("-");
     return format_span(*leg.down_time_ms * 1000);
   }));
-  rows.push_back(row_of(comparison, "largest difference", [&](const LegView& leg) {
-    return parity_of(comparison, leg);
-  }));
+  rows.push_back(row_of(comparison, "largest difference",
+                        [&](const LegView& leg) { return parity_of(comparison, leg); }));
   rows.push_back(row_of(comparison, "executions", [](const LegView& leg) {
     return leg.executions ? format_count(*leg.executions) : std::string("-");
   }));
@@ -133,18 +154,19 @@ std::string comparison_table(const Comparison& comparison, Fit wanted) {
     for (const std::string& value : row.values) cells.emplace_back(value);
     table.add(std::move(cells));
   }
-  const bool has_passed = comparison.parity.verdict == "pass";
-  const bool has_failed = comparison.parity.verdict == "fail";
-  const Style verdict = has_passed ? Style::kGood : has_failed ? Style::kBad : Style::kFaint;
   std::string out = table.render(wanted);
-  out += fmt::format("\ntotal    {} for {} steps; {} metered, {} down between chips\n",
-                     yuan_exact(comparison.cost_micros), format_count(comparison.steps),
-                     format_span(comparison.metered_us), format_span(comparison.down_time_ms * 1000));
-  out += "parity   " + styled(parity_sentence(comparison), verdict, wanted.has_colour) + "\n";
+  out +=
+      fmt::format("\ntotal    {} for {} steps; {} metered, {} down between chips\n",
+                  yuan_exact(comparison.cost_micros), format_count(comparison.steps),
+                  format_span(comparison.metered_us), format_span(comparison.down_time_ms * 1000));
+  out += "parity   " +
+         styled(parity_sentence(comparison), style_of(verdict_of(comparison)), wanted.has_colour) +
+         "\n";
   if (comparison.has_simulated()) {
-    out += styled("*        simulated: functional simulation on this machine's cores; the price is the "
-                  "list price of the chip simulated\n",
-                  Style::kFaint, wanted.has_colour);
+    out += styled(
+        "*        simulated: functional simulation on this machine's cores; the price is the "
+        "list price of the chip simulated\n",
+        Style::kFaint, wanted.has_colour);
   }
   return out;
 }

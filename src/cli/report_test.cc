@@ -12,7 +12,9 @@ namespace {
 
 const std::string kData = std::string(ANYCHIP_SOURCE_DIR) + "/tests/data/";
 
-json::value fixture() { return json::parse(sys::read_file(kData + "compare.json").value()).value(); }
+json::value fixture() {
+  return json::parse(sys::read_file(kData + "compare.json").value()).value();
+}
 Comparison read(const json::value& document) { return read_comparison(document).value(); }
 
 // The text must equal the file; ANYCHIP_UPDATE_GOLDEN=1 writes the file anew (look at the diff).
@@ -32,7 +34,9 @@ size_t count_of(const std::string& text, const std::string& word) {
   return count;
 }
 
-TEST(Report, TableIsTheGoldenOne) { expect_golden(comparison_table(read(fixture()), {}), "compare.txt"); }
+TEST(Report, TableIsTheGoldenOne) {
+  expect_golden(comparison_table(read(fixture()), {}), "compare.txt");
+}
 
 TEST(Report, HtmlIsTheGoldenOneAndTheSameTwice) {
   const Comparison comparison = read(fixture());
@@ -43,7 +47,8 @@ TEST(Report, HtmlIsTheGoldenOneAndTheSameTwice) {
 
 TEST(Report, AsksNothingOfAnyNetwork) {
   const std::string html = comparison_html(read(fixture()));
-  for (const char* word : {"http://", "https://", "src=", "@import", "url(", "fetch(", "XMLHttpRequest"}) {
+  for (const char* word :
+       {"http://", "https://", "src=", "@import", "url(", "fetch(", "XMLHttpRequest"}) {
     EXPECT_EQ(html.find(word), std::string::npos) << word;
   }
   EXPECT_NE(html.find("default-src 'none'"), std::string::npos);
@@ -149,26 +154,62 @@ TEST(Report, SaysWhenTheTrainingIsNotTheSame) {
   EXPECT_NE(comparison_html(read(document)).find("verdict fail"), std::string::npos);
 }
 
+TEST(Report, PassingTheStatisticalGradeOnlyIsNotCalledTheSame) {
+  json::value document = fixture();
+  json::object& parity = document.as_object()["parity"].as_object();
+  parity["grade"] = "statistical";
+  parity["max_abs_loss_difference"] = 0.016;
+  parity["band"] = 0.3;
+  json::array& last = document.as_object()["curve"].as_array().back().as_array();
+  last[2] = last[2].as_double() + 0.016;
+  const Comparison comparison = read(document);
+  EXPECT_EQ(first_step_beyond_tolerance(comparison), 72);
+  const std::string table = comparison_table(comparison, {}), html = comparison_html(comparison);
+  for (const std::string& text : {table, html}) {
+    EXPECT_EQ(text.find("ame training"), std::string::npos);
+    EXPECT_NE(text.find("tatistically close"), std::string::npos);
+    EXPECT_NE(text.find("beyond 1e-5 from step 72"), std::string::npos);
+  }
+  EXPECT_NE(html.find("verdict close"), std::string::npos);
+  EXPECT_NE(html.find("logarithmic beyond it"), std::string::npos)
+      << "0.016 and 1e-7 in one picture";
+  EXPECT_NE(html.find("tolerance: ±1e-5"), std::string::npos)
+      << "the band drawn stays the tolerance";
+}
+
+TEST(Report, MemoryOfDifferentKindsIsNotSetAgainstEachOther) {
+  const std::string table = comparison_table(read(fixture()), {});
+  EXPECT_NE(table.find("393 MiB (100 %)"), std::string::npos);
+  EXPECT_EQ(table.find("625 MiB ("), std::string::npos) << "device memory against a process's";
+  EXPECT_NE(table.find("411 MiB (105 %)"), std::string::npos);
+}
+
 TEST(Report, ShowsWhatThereIsOfAYoungRun) {
-  const json::value document = json::parse(R"({"run":"run_1","name":"young","currency":"CNY","legs":[],"totals":{},
-      "reference":null,"parity":{},"curve":[],"reference_curve":null,"switches":[],"samples":[]})").value();
+  const json::value document =
+      json::parse(R"({"run":"run_1","name":"young","currency":"CNY","legs":[],"totals":{},
+      "reference":null,"parity":{},"curve":[],"reference_curve":null,"switches":[],"samples":[]})")
+          .value();
   const Comparison comparison = read(document);
   EXPECT_NE(comparison_html(comparison).find("No step has been recorded yet"), std::string::npos);
   EXPECT_NE(comparison_table(comparison, {}).find("not compared"), std::string::npos);
 }
 
 TEST(Report, RefusesWhatIsNoComparison) {
-  for (const char* text : {"[]", "{}", "3"}) EXPECT_FALSE(read_comparison(json::parse(text).value())) << text;
+  for (const char* text : {"[]", "{}", "3"})
+    EXPECT_FALSE(read_comparison(json::parse(text).value())) << text;
   // Wrong types inside are skipped, never a crash.
-  const json::value odd = json::parse(R"({"legs":[3,{"index":"x","chip":7}],"curve":[[1],["a",0,1],7,[1,0,2.5,"t"]],
-      "reference_curve":[null],"switches":[1],"samples":[2],"totals":[],"parity":3})").value();
+  const json::value odd =
+      json::parse(R"({"legs":[3,{"index":"x","chip":7}],"curve":[[1],["a",0,1],7,[1,0,2.5,"t"]],
+      "reference_curve":[null],"switches":[1],"samples":[2],"totals":[],"parity":3})")
+          .value();
   EXPECT_FALSE(comparison_html(read(odd)).empty());
 }
 
 TEST(Report, ALongRunIsThinnedNotCut) {
   json::value document = fixture();
   json::array curve;
-  for (int step = 1; step <= 50'000; ++step) curve.push_back(json::array{step, 0, step == 33'333 ? 99.0 : 1.0, 1.0});
+  for (int step = 1; step <= 50'000; ++step)
+    curve.push_back(json::array{step, 0, step == 33'333 ? 99.0 : 1.0, 1.0});
   document.as_object()["curve"] = std::move(curve);
   const std::string html = comparison_html(read(document));
   EXPECT_LT(html.size(), 3'000'000u);

@@ -19,10 +19,12 @@ class RunCommand : public CliTest {
     route("POST /v1/workdirs", [](const net::Request& request) {
       const std::string digest = sha256_hex(request.body);
       EXPECT_EQ(net::header(request.headers, "X-Content-Sha256"), digest);
-      return json_response("{\"digest\":\"" + digest + "\",\"bytes\":" + std::to_string(request.body.size()) + "}");
+      return json_response("{\"digest\":\"" + digest +
+                           "\",\"bytes\":" + std::to_string(request.body.size()) + "}");
     });
     route("POST /v1/runs", R"({"id":"run_1","name":"x","state":"queued","chip":"cpu","count":1,
-        "price_micros_per_hour":120000})", 201);
+        "price_micros_per_hour":120000})",
+          201);
     work_ = folder_ + "/work";
     ASSERT_TRUE(sys::make_folders(work_));
     ASSERT_TRUE(sys::write_file_atomic(work_ + "/train.py", "print('hi')\n"));
@@ -31,20 +33,24 @@ class RunCommand : public CliTest {
 };
 
 TEST_F(RunCommand, FromATemplateNothingIsPacked) {
-  const Outcome started = call({"run", "--name", "x", "--template", "tang-poem-gpt", "--chip", "cpu", "--", "python",
-                                "train.py", "--backend", "cpu", "-o", "file"});
+  const Outcome started =
+      call({"run", "--name", "x", "--template", "tang-poem-gpt", "--chip", "cpu", "--", "python",
+            "train.py", "--backend", "cpu", "-o", "file"});
   EXPECT_EQ(started.status, 0) << started.err;
   EXPECT_THAT(started.out, HasSubstr("queued on cpu × 1, ¥0.12/h"));
   EXPECT_THAT(requests("POST /v1/workdirs"), IsEmpty());
   EXPECT_EQ(json::serialize(body_of("POST /v1/runs")),
-            R"({"name":"x","template":"tang-poem-gpt","chip":"cpu","command":["python","train.py","--backend","cpu","-o","file"]})");
+            R"({"name":"x","template":"tang-poem-gpt","chip":"cpu",)"
+            R"("command":["python","train.py","--backend","cpu","-o","file"]})");
   EXPECT_FALSE(net::header(requests("POST /v1/runs").at(0).headers, "Idempotency-Key").empty());
 }
 
 TEST_F(RunCommand, AFolderIsPackedByContent) {
   const auto start = [&] {
-    return call({"run", "--name", "x", "--image", "pytorch", "--chip", "tpu-sim:2", "--workdir", work_, "-e", "A=1",
-                 "--env", "B=x=y", "--memory", "4GiB", "--stop-at-step", "9", "--", "python", "train.py"});
+    return call(
+        {"run", "--name", "x",      "--image", "pytorch", "--chip",   "tpu-sim:2", "--workdir",
+         work_, "-e",     "A=1",    "--env",   "B=x=y",   "--memory", "4GiB",      "--stop-at-step",
+         "9",   "--",     "python", "train.py"});
   };
   ASSERT_EQ(start().status, 0);
   const json::object body = body_of("POST /v1/runs");
@@ -56,7 +62,8 @@ TEST_F(RunCommand, AFolderIsPackedByContent) {
   const std::string digest = json::string_at(json::object_at(body, "workdir"), "digest");
   EXPECT_EQ(digest.size(), 64u);
   ASSERT_EQ(start().status, 0);
-  EXPECT_EQ(sha256_hex(requests("POST /v1/workdirs").at(1).body), digest) << "same content, same bytes";
+  EXPECT_EQ(sha256_hex(requests("POST /v1/workdirs").at(1).body), digest)
+      << "same content, same bytes";
 }
 
 TEST_F(RunCommand, AnUnknownImageIsRefusedBeforeAnythingIsPacked) {
@@ -74,7 +81,10 @@ TEST_F(RunCommand, CountZeroGoesToTheServerWhichHasTheRules) {
 
 TEST_F(RunCommand, EveryReasonOfARefusalIsShown) {
   route("POST /v1/runs", [](const net::Request&) {
-    return net::problem_response(Error{Code::kInvalidArgument, "run_refused", "the run cannot start", "",
+    return net::problem_response(Error{Code::kInvalidArgument,
+                                       "run_refused",
+                                       "the run cannot start",
+                                       "",
                                        {{"/chip", "no such chip"}, {"/count", "too many"}}});
   });
   const Outcome refused = call({"run", "--template", "t"});
@@ -84,8 +94,10 @@ TEST_F(RunCommand, EveryReasonOfARefusalIsShown) {
 
 TEST_F(RunCommand, ATaskFileIsReadAndOptionsWin) {
   const std::string file = work_ + "/anychip.yaml";
-  ASSERT_TRUE(sys::write_file_atomic(file, "name: from-file\nimage: pytorch\nchip: cpu\ncommand: python train.py\n"
-                                           "environment: {A: file}\n"));
+  ASSERT_TRUE(sys::write_file_atomic(
+      file,
+      "name: from-file\nimage: pytorch\nchip: cpu\ncommand: python train.py\n"
+      "environment: {A: file}\n"));
   const Outcome started = call({"run", "-f", file, "--name", "from-option", "-e", "A=option"});
   EXPECT_EQ(started.status, 0) << started.err;
   const json::object body = body_of("POST /v1/runs");
@@ -102,13 +114,16 @@ TEST_F(RunCommand, BinaryGarbageAsATaskFileIsOneSentence) {
   ASSERT_TRUE(sys::write_file_atomic(file, bytes));
   const Outcome refused = call({"run", "-f", file, "-o", "json"});
   EXPECT_EQ(refused.status, 3);
-  EXPECT_EQ(json::string_at(json::parse(refused.err).value().as_object(), "code"), "task_malformed");
+  EXPECT_EQ(json::string_at(json::parse(refused.err).value().as_object(), "code"),
+            "task_malformed");
   EXPECT_THAT(requests("POST /v1/runs"), IsEmpty());
   EXPECT_EQ(call({"run", "-f", folder_ + "/absent.yaml"}).status, 5);
 }
 
 TEST_F(RunCommand, DryRunShowsThePriceAndStartsNothing) {
-  route("GET /v1/offers", R"({"items":[{"chip":"tpu-sim","count_free":1,"count_total":2,"price_micros_per_hour":8640000,
+  route(
+      "GET /v1/offers",
+      R"({"items":[{"chip":"tpu-sim","count_free":1,"count_total":2,"price_micros_per_hour":8640000,
       "simulated":true}],"next_cursor":null})");
   route("GET /v1/account", R"({"balance_micros":10000000})");
   const Outcome shown = call({"run", "--chip", "tpu-sim:2", "--dry-run", "--", "true"});
@@ -122,7 +137,8 @@ TEST_F(RunCommand, DryRunShowsThePriceAndStartsNothing) {
 }
 
 TEST_F(RunCommand, WaitingForAFailedRunIsAFailure) {
-  route("GET /v1/runs/x", R"({"name":"x","state":"failed","state_reason":"exit status 1","step":null})");
+  route("GET /v1/runs/x",
+        R"({"name":"x","state":"failed","state_reason":"exit status 1","step":null})");
   const Outcome failed = call({"run", "--template", "t", "--wait"});
   EXPECT_EQ(failed.status, 1);
   EXPECT_THAT(failed.err, HasSubstr("exit status 1"));
@@ -157,12 +173,23 @@ TEST_F(RunCommand, MistakesOnTheCommandLineAreExitStatus3) {
   EXPECT_EQ(json::string_at(json::parse(as_json.err).value().as_object(), "code"), "usage");
 }
 
+TEST_F(RunCommand, TheOverviewSpeaksChineseWhenAsked) {
+  EXPECT_THAT(call({"--lang", "zh", "--help"}).out, HasSubstr("切换"));
+  setenv("LANG", "zh_CN.UTF-8", 1);
+  EXPECT_THAT(call({"--help"}).out, HasSubstr("退出码"));
+  EXPECT_THAT(call({"--lang", "en", "--help"}).out, HasSubstr("Exit status"));
+  setenv("LC_ALL", "C.UTF-8", 1);
+  EXPECT_THAT(call({"--help"}).out, HasSubstr("Exit status")) << "LC_ALL is stronger";
+}
+
 TEST_F(RunCommand, HelpHasAnExampleForEveryCommand) {
   const Outcome overview = call({"--help"});
   EXPECT_EQ(overview.status, 0);
-  for (const char* name : {"up", "down", "doctor", "account", "offer", "chip", "image", "template", "node", "run", "ps",
-                           "show", "logs", "metrics", "events", "wait", "stop", "switch", "compare", "instance",
-                           "volume", "snapshot", "server", "agent", "completion", "version"}) {
+  for (const char* name :
+       {"up",       "down",   "doctor", "account",    "offer",   "chip",     "image",
+        "template", "node",   "run",    "ps",         "show",    "logs",     "metrics",
+        "events",   "wait",   "stop",   "switch",     "compare", "instance", "volume",
+        "snapshot", "server", "agent",  "completion", "version"}) {
     const Outcome help = call({name, "--help"});
     EXPECT_EQ(help.status, 0) << name;
     EXPECT_THAT(help.out, HasSubstr(std::string("  anychip ") + name)) << name;

@@ -20,7 +20,8 @@ struct Column {
 struct Cell {
   std::string text;
   Style style = Style::kPlain;
-  Cell(std::string cell_text = {}, Style cell_style = Style::kPlain)  // NOLINT: cells are written as text
+  Cell(std::string cell_text = {},
+       Style cell_style = Style::kPlain)  // NOLINT: cells are written as text
       : text(std::move(cell_text)), style(cell_style) {}
   Cell(const char* cell_text) : text(cell_text) {}  // NOLINT
 };

@@ -21,7 +21,8 @@ tl::unexpected<Error> malformed(const std::string& path, std::string_view what, 
 
 size_t count_of(std::string_view text, std::string_view word) {
   size_t count = 0;
-  for (size_t at = text.find(word); at != std::string_view::npos; at = text.find(word, at + 1)) ++count;
+  for (size_t at = text.find(word); at != std::string_view::npos; at = text.find(word, at + 1))
+    ++count;
   return count;
 }
 
@@ -31,7 +32,8 @@ bool is_text(std::string_view bytes) {
   for (const char c : bytes) {
     if (c != '\r') without_returns += c;
   }
-  return count_of(printable(without_returns, true), "\uFFFD") == count_of(without_returns, "\uFFFD");
+  return count_of(printable(without_returns, true), "\uFFFD") ==
+         count_of(without_returns, "\uFFFD");
 }
 
 struct Reader {
@@ -39,7 +41,8 @@ struct Reader {
   TaskFile task;
 
   Status text(const std::string& key, const YAML::Node& node, std::string& to) {
-    if (!node.IsScalar()) return malformed(path, fmt::format("'{}' must be a text", key), node.Mark().line);
+    if (!node.IsScalar())
+      return malformed(path, fmt::format("'{}' must be a text", key), node.Mark().line);
     to = node.Scalar();
     return {};
   }
@@ -62,7 +65,8 @@ struct Reader {
       return malformed(path, "'command' must be a text or a list of words", node.Mark().line);
     }
     for (const YAML::Node& word : node) {
-      if (!word.IsScalar()) return malformed(path, "a word of 'command' must be a text", word.Mark().line);
+      if (!word.IsScalar())
+        return malformed(path, "a word of 'command' must be a text", word.Mark().line);
       task.command.push_back(word.Scalar());
     }
     return {};
@@ -83,24 +87,33 @@ struct Reader {
 
 Status read_key(Reader& reader, const std::string& key, const YAML::Node& node) {
   TaskFile& task = reader.task;
-  const std::map<std::string, std::string*> texts = {
-      {"name", &task.name}, {"template", &task.template_id}, {"image", &task.image},
-      {"chip", &task.chip}, {"workdir", &task.workdir}, {"memory", &task.memory},
-      {"system_disk", &task.system_disk}, {"checkpoint_disk", &task.checkpoint_disk}};
+  const std::map<std::string, std::string*> texts = {{"name", &task.name},
+                                                     {"template", &task.template_id},
+                                                     {"image", &task.image},
+                                                     {"chip", &task.chip},
+                                                     {"workdir", &task.workdir},
+                                                     {"memory", &task.memory},
+                                                     {"system_disk", &task.system_disk},
+                                                     {"checkpoint_disk", &task.checkpoint_disk}};
   const std::map<std::string, std::optional<int64_t>*> numbers = {
-      {"count", &task.count}, {"stop_at_step", &task.stop_at_step}, {"restarts_max", &task.restarts_max}};
-  if (const auto found = texts.find(key); found != texts.end()) return reader.text(key, node, *found->second);
-  if (const auto found = numbers.find(key); found != numbers.end()) return reader.number(key, node, *found->second);
+      {"count", &task.count},
+      {"stop_at_step", &task.stop_at_step},
+      {"restarts_max", &task.restarts_max}};
+  if (const auto found = texts.find(key); found != texts.end())
+    return reader.text(key, node, *found->second);
+  if (const auto found = numbers.find(key); found != numbers.end())
+    return reader.number(key, node, *found->second);
   if (key == "command") return reader.command(node);
   if (key == "environment" || key == "env") return reader.environment(node);
   std::vector<std::string> known = {"command", "environment"};
   for (const auto& entry : texts) known.push_back(entry.first);
   for (const auto& entry : numbers) known.push_back(entry.first);
   const std::vector<std::string> near = catalog::nearest(key, known);
-  return malformed(reader.path,
-                   fmt::format("unknown key '{}'{}", one_line(key),
-                               near.empty() ? "" : fmt::format("; did you mean '{}'?", near.front())),
-                   node.Mark().line);
+  return malformed(
+      reader.path,
+      fmt::format("unknown key '{}'{}", one_line(key),
+                  near.empty() ? "" : fmt::format("; did you mean '{}'?", near.front())),
+      node.Mark().line);
 }
 
 }  // namespace
@@ -109,10 +122,12 @@ Result<TaskFile> parse_task_file(const std::string& text, const std::string& pat
   if (!is_text(text)) return malformed(path, "this is not a text file");
   try {
     const YAML::Node root = YAML::Load(text);
-    if (!root.IsMap()) return malformed(path, "this is not a task file: it must be a map of keys to values");
+    if (!root.IsMap())
+      return malformed(path, "this is not a task file: it must be a map of keys to values");
     Reader reader{path, {}};
     for (const auto& entry : root) {
-      if (!entry.first.IsScalar()) return malformed(path, "keys must be texts", entry.first.Mark().line);
+      if (!entry.first.IsScalar())
+        return malformed(path, "keys must be texts", entry.first.Mark().line);
       TRY_VOID(read_key(reader, entry.first.Scalar(), entry.second));
     }
     return std::move(reader.task);
@@ -151,7 +166,8 @@ Result<std::vector<std::string>> split_words(std::string_view line) {
     }
   }
   if (quote != 0) {
-    return fail(Code::kInvalidArgument, "quote_open", fmt::format("a {} is opened but not closed", quote));
+    return fail(Code::kInvalidArgument, "quote_open",
+                fmt::format("a {} is opened but not closed", quote));
   }
   if (is_in_word) words.push_back(std::move(word));
   return words;

@@ -10,7 +10,8 @@ namespace {
 TEST(TaskFile, ReadsWhatItSays) {
   const auto task = parse_task_file(
       "# a training\r\nname: poems\r\nimage: pytorch\nchip: tpu-sim:2\ncount: 2\nworkdir: src\n"
-      "command: [python, train.py, --backend, cpu]\nenvironment: {SEED: 7, WORDS: '春 眠'}\nstop_at_step: 100\n",
+      "command: [python, train.py, --backend, cpu]\nenvironment: {SEED: 7, WORDS: '春 "
+      "眠'}\nstop_at_step: 100\n",
       "anychip.yaml");
   ASSERT_TRUE(task) << task.error().to_string();
   EXPECT_EQ(task->name, "poems");
@@ -23,9 +24,11 @@ TEST(TaskFile, ReadsWhatItSays) {
 }
 
 TEST(TaskFile, ACommandMayBeOneLine) {
-  const auto task = parse_task_file("command: python train.py --title 'two words' \"a\\\"b\" c\\ d\n", "t.yaml");
+  const auto task =
+      parse_task_file("command: python train.py --title 'two words' \"a\\\"b\" c\\ d\n", "t.yaml");
   ASSERT_TRUE(task) << task.error().to_string();
-  EXPECT_EQ(task->command, (std::vector<std::string>{"python", "train.py", "--title", "two words", "a\"b", "c d"}));
+  EXPECT_EQ(task->command, (std::vector<std::string>{"python", "train.py", "--title", "two words",
+                                                     "a\"b", "c d"}));
 }
 
 void expect_malformed(const std::string& text, const std::string& says) {
@@ -39,7 +42,10 @@ void expect_malformed(const std::string& text, const std::string& says) {
 }
 
 TEST(TaskFile, EveryMistakeHasItsOwnSentence) {
-  expect_malformed(std::string("\x7f""ELF\0\1\2", 7), "not a text file");
+  expect_malformed(std::string("\x7f"
+                               "ELF\0\1\2",
+                               7),
+                   "not a text file");
   expect_malformed("\xff\xfe\x00", "not a text file");
   expect_malformed("just words", "must be a map");
   expect_malformed("- a\n- b\n", "must be a map");
@@ -64,7 +70,8 @@ TEST(TaskFile, GarbageIsAlwaysRefusedAndNeverCrashes) {
 }
 
 TEST(TaskFile, DeepNestingIsRefusedNotFollowed) {
-  const auto task = parse_task_file("a: " + std::string(3000, '[') + std::string(3000, ']'), "anychip.yaml");
+  const auto task =
+      parse_task_file("a: " + std::string(3000, '[') + std::string(3000, ']'), "anychip.yaml");
   EXPECT_FALSE(task);
 }
 

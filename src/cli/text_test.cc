@@ -25,7 +25,8 @@ TEST(Fit, NeverExceedsAndNeverCutsACharacter) {
   EXPECT_EQ(fit("春眠不覺曉", 6), "春眠…") << "the third character would need column 6 and 7";
   EXPECT_EQ(fit("春眠", 1), "…");
   EXPECT_EQ(fit("x", 0), "");
-  for (int columns = 1; columns < 12; ++columns) EXPECT_LE(width_of(fit("a春b眠c不d", columns)), columns);
+  for (int columns = 1; columns < 12; ++columns)
+    EXPECT_LE(width_of(fit("a春b眠c不d", columns)), columns);
 }
 
 TEST(Printable, TakesThePowerOverTheTerminalAway) {
@@ -97,8 +98,10 @@ TEST(Format, ReadsSizesAndTimes) {
   EXPECT_EQ(parse_bytes("64GB").value(), 64'000'000'000);
   EXPECT_EQ(parse_span("5m").value(), 300'000'000);
   EXPECT_EQ(parse_span("90").value(), 90'000'000);
-  for (const char* wrong : {"", "GiB", "-1GiB", "8 GiB", "99999999999TiB", "1e9"}) EXPECT_FALSE(parse_bytes(wrong)) << wrong;
-  for (const char* wrong : {"", "m", "-5m", "5 minutes", "99999999999999h"}) EXPECT_FALSE(parse_span(wrong)) << wrong;
+  for (const char* wrong : {"", "GiB", "-1GiB", "8 GiB", "99999999999TiB", "1e9"})
+    EXPECT_FALSE(parse_bytes(wrong)) << wrong;
+  for (const char* wrong : {"", "m", "-5m", "5 minutes", "99999999999999h"})
+    EXPECT_FALSE(parse_span(wrong)) << wrong;
 }
 
 }  // namespace
