@@ -34,12 +34,14 @@ Verification verify_curve(const std::vector<double>& baseline, const std::vector
     steps += 1;
     if (!std::isfinite(loss)) {
       return {Verdict::kFailed, fmt::format("the loss of step {} after the switch is not a finite "
-                                            "number", steps)};
+                                            "number",
+                                            steps)};
     }
     if (!finite.empty() && std::abs(loss - band.middle) > band.half_width) {
       return {Verdict::kFailed,
               fmt::format("the loss of step {} after the switch is {:.4f}, outside the old curve's "
-                          "band {:.4f} ± {:.4f}", steps, loss, band.middle, band.half_width)};
+                          "band {:.4f} ± {:.4f}",
+                          steps, loss, band.middle, band.half_width)};
     }
   }
   return {steps >= steps_wanted ? Verdict::kPassed : Verdict::kPending, {}};
@@ -71,8 +73,8 @@ Parity compare_curves(const std::map<int64_t, double>& curve,
                  : is_bitwise                          ? "bitwise"
                  : parity.max_difference <= kTolerance ? "tolerance"
                                                        : "statistical";
-  const bool has_passed = is_finite && (parity.grade != "statistical" ||
-                                        parity.max_difference <= parity.band);
+  const bool has_passed =
+      is_finite && (parity.grade != "statistical" || parity.max_difference <= parity.band);
   parity.verdict = has_passed ? "pass" : "fail";
   return parity;
 }

@@ -1,4 +1,5 @@
-// Loss curves: does a new leg continue the old one (step 7 of a switch), and how close are two runs.
+// Loss curves: does a new leg continue the old one (step 7 of a switch), and how close are two
+// runs.
 #pragma once
 
 #include <cstdint>

@@ -25,7 +25,8 @@ TEST(Curve, VerifiesTheFirstSteps) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   EXPECT_EQ(verify_curve(old, {2.0, 2.1}, 3).verdict, Verdict::kPending);
   EXPECT_EQ(verify_curve(old, {2.0, 2.1, 1.9}, 3).verdict, Verdict::kPassed);
-  EXPECT_EQ(verify_curve(old, {2.0, 2.1, 1.9, 99.0}, 3).verdict, Verdict::kPassed) << "only the first";
+  EXPECT_EQ(verify_curve(old, {2.0, 2.1, 1.9, 99.0}, 3).verdict, Verdict::kPassed)
+      << "only the first";
   EXPECT_EQ(verify_curve(old, {2.0, 2.3}, 3).verdict, Verdict::kFailed);
   EXPECT_EQ(verify_curve(old, {2.0, nan}, 3).verdict, Verdict::kFailed);
   EXPECT_EQ(verify_curve({}, {7.0}, 1).verdict, Verdict::kPassed) << "no curve, no band";

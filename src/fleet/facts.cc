@@ -85,8 +85,8 @@ void end_leg(Facts& facts, const Context& context, Leg& leg, std::string reason)
   leg.ended_at = context.now;
   leg.end_reason = std::move(reason);
   if (const Instance* instance = facts.instance(leg.instance)) leg.exit_code = instance->exit_code;
-  facts.tell("leg.ended", fmt::format("leg {} on {} ended: {}", leg.index, leg.target.chip,
-                                      leg.end_reason));
+  facts.tell("leg.ended",
+             fmt::format("leg {} on {} ended: {}", leg.index, leg.target.chip, leg.end_reason));
   facts.has_moved = true;
 }
 
@@ -124,8 +124,8 @@ void start_prepared(Facts& facts, const Context& context, Instance& instance, Vo
   instance.attach_generation = data->attach_generation;
   instance.desired = Desired::kRun;
   instance.desired_at = context.now;
-  facts.tell("leg.opened", fmt::format("leg {} starts on {} × {}", leg.index, leg.target.count,
-                                       leg.target.chip));
+  facts.tell("leg.opened",
+             fmt::format("leg {} starts on {} × {}", leg.index, leg.target.count, leg.target.chip));
   facts.legs.push_back(std::move(leg));
   facts.has_moved = true;
 }

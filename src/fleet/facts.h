@@ -12,17 +12,17 @@
 namespace anychip::fleet {
 
 struct Limits {
-  Duration queued = minutes(30);        // no agent took it
-  Duration prepare = minutes(120);      // an image may have to be built
+  Duration queued = minutes(30);    // no agent took it
+  Duration prepare = minutes(120);  // an image may have to be built
   Duration start = minutes(10);
-  Duration stop_grace = seconds(120);   // SIGTERM to SIGKILL, on the node
-  Duration stop_extra = seconds(30);    // for the node to say so; then it is removed by force
+  Duration stop_grace = seconds(120);  // SIGTERM to SIGKILL, on the node
+  Duration stop_extra = seconds(30);   // for the node to say so; then it is removed by force
   Duration at_step = hours(24);
   Duration inherit = minutes(5);
   Duration resume = minutes(10);
   Duration verify = minutes(20);
-  Duration capacity = minutes(15);      // a restart waits so long for an equal device
-  Duration drain = seconds(5);          // last lines of log and metrics after the exit
+  Duration capacity = minutes(15);  // a restart waits so long for an equal device
+  Duration drain = seconds(5);      // last lines of log and metrics after the exit
 };
 
 struct Context {
@@ -56,7 +56,7 @@ struct Facts {
   std::vector<Snapshot> snapshots;
   std::optional<Switch> active;  // the switch under way (or ended in this very pass)
   std::vector<Node> nodes;
-  std::vector<Device> devices;   // of the whole installation
+  std::vector<Device> devices;  // of the whole installation
   // For step 7 of a switch: the target leg's first losses (NaN = not finite), and the last ones of
   // the curve before it.
   std::vector<double> target_losses, baseline_losses;

@@ -1,6 +1,6 @@
 // Whatever a node says in whatever order, however often and however late, and whatever users do in
-// between: at most one leg is alive, no device has two lessees, metered time never falls, an ended run
-// stays ended, and the machines come to rest.
+// between: at most one leg is alive, no device has two lessees, metered time never falls, an ended
+// run stays ended, and the machines come to rest.
 #include <set>
 
 #include <gtest/gtest.h>
@@ -50,16 +50,22 @@ std::string random_word() {
     return std::string(*rc::gen::elementOf(std::vector<const char*>(words)));
   };
   switch (*rc::gen::inRange(0, 12)) {
-    case 0: return "pass " + std::to_string(*rc::gen::elementOf(std::vector<int>{1, 5, 100, 700, 8000}));
+    case 0:
+      return "pass " + std::to_string(*rc::gen::elementOf(std::vector<int>{1, 5, 100, 700, 8000}));
     case 1: return any({"switch sim", "switch cpu", "switch sim 60"});
     case 2: return any({"cancel", "stop", "lost", "back", "back"});
-    case 3: return any({"device cpu-0 gone", "device cpu-0 back", "device sim-0 gone", "device sim-0 back"});
+    case 3:
+      return any(
+          {"device cpu-0 gone", "device cpu-0 back", "device sim-0 gone", "device sim-0 back"});
     case 4: return any({"snapshots ready", "snapshots ready", "snapshots failed"});
-    case 5: return any({"old", "target", "current"}) + any({" steps 1 6", " steps 31 36", " nan 31 31", " jump 31 31"});
+    case 5:
+      return any({"old", "target", "current"}) +
+             any({" steps 1 6", " steps 31 36", " nan 31 31", " jump 31 31"});
     default:
       return any({"old ", "target ", "current ", "current "}) +
-             any({"preparing", "prepared", "starting", "running", "running", "exited 0", "exited 75",
-                  "exited 75", "exited 1", "oom 137", "orphaned", "failed", "gone", "gone", "gone"});
+             any({"preparing", "prepared", "starting", "running", "running", "exited 0",
+                  "exited 75", "exited 75", "exited 1", "oom 137", "orphaned", "failed", "gone",
+                  "gone", "gone"});
   }
 }
 
@@ -70,9 +76,12 @@ std::string helpful_word(World& world) {
     if (instance == nullptr || instance->is_closed) continue;
     const std::string who = std::string(name) + " ";
     if (instance->desired == Desired::kGone && instance->phase != Phase::kGone) return who + "gone";
-    if (instance->desired == Desired::kStop && instance->phase == Phase::kRunning) return who + "exited 75";
-    if (instance->desired == Desired::kPrepare && instance->phase < Phase::kPrepared) return who + "prepared";
-    if (instance->desired == Desired::kRun && instance->phase < Phase::kRunning) return who + "running";
+    if (instance->desired == Desired::kStop && instance->phase == Phase::kRunning)
+      return who + "exited 75";
+    if (instance->desired == Desired::kPrepare && instance->phase < Phase::kPrepared)
+      return who + "prepared";
+    if (instance->desired == Desired::kRun && instance->phase < Phase::kRunning)
+      return who + "running";
   }
   for (const Snapshot& snapshot : world.facts.snapshots) {
     if (snapshot.state == SnapshotState::kWanted) return "snapshots ready";
@@ -137,7 +146,8 @@ RC_GTEST_PROP(FleetProperty, AStoppedRunGivesEverythingBack, ()) {
   RC_ASSERT(is_ended(world.facts.run.state));
   for (const Instance& instance : world.facts.instances) RC_ASSERT(instance.is_closed);
   for (const Device& device : world.facts.devices) RC_ASSERT(device.lessee.empty());
-  for (const Leg& leg : world.facts.legs) RC_ASSERT(leg.state == LegState::kEnded || leg.steps >= 0);
+  for (const Leg& leg : world.facts.legs)
+    RC_ASSERT(leg.state == LegState::kEnded || leg.steps >= 0);
 }
 
 }  // namespace

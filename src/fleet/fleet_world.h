@@ -29,7 +29,9 @@ class World {
   explicit World(int64_t restarts_max = 1) {
     facts.nodes.push_back({NodeId{"node"}, true, now});
     for (const auto& [id, chip] : {std::pair<const char*, const char*>{"cpu-0", "cpu"},
-                                   {"cpu-1", "cpu"}, {"sim-0", "sim"}, {"sim-1", "sim"}}) {
+                                   {"cpu-1", "cpu"},
+                                   {"sim-0", "sim"},
+                                   {"sim-1", "sim"}}) {
       facts.devices.push_back({NodeId{"node"}, id, chip, true, {}});
     }
     facts.run.id = RunId::make(now, random);
@@ -46,7 +48,8 @@ class World {
   }
   Instance* who(const std::string& name) {
     if (name == "current" || !facts.active) return facts.instance(facts.run.instance);
-    return facts.instance(name == "old" ? facts.active->old_instance : facts.active->target_instance);
+    return facts.instance(name == "old" ? facts.active->old_instance
+                                        : facts.active->target_instance);
   }
 
   void play(const std::string& words) {
@@ -57,8 +60,10 @@ class World {
     std::istringstream in(line);
     std::string verb;
     if (!(in >> verb)) return;
-    if (verb == "old" || verb == "target" || verb == "current") observe_words(verb, in);
-    else command(verb, in);
+    if (verb == "old" || verb == "target" || verb == "current")
+      observe_words(verb, in);
+    else
+      command(verb, in);
     refresh_losses();
     advance(facts, context());
   }
@@ -107,7 +112,8 @@ class World {
     if (!at_step.empty()) wish.at_step = std::stoll(at_step);
     const Target target = target_of(chip);
     refused.clear();
-    for (const Refusal& refusal : check_switch(facts, &target, wish)) refused.push_back(refusal.reason);
+    for (const Refusal& refusal : check_switch(facts, &target, wish))
+      refused.push_back(refusal.reason);
     if (refused.empty()) CHECK(begin_switch(facts, context(), target, wish).has_value());
   }
   void observe_words(const std::string& name, std::istringstream& in) {

@@ -45,7 +45,8 @@ bool observe(Instance& instance, const Observation& seen, WallTime now) {
     has_changed = true;
   }
   // A container that was never started, or whose supervisor died, has no exit code to tell.
-  const bool has_exit = seen.phase == Phase::kExited || (seen.phase == Phase::kGone && seen.ran_us > 0);
+  const bool has_exit =
+      seen.phase == Phase::kExited || (seen.phase == Phase::kGone && seen.ran_us > 0);
   if (seen.exit_code && !instance.exit_code && has_exit && !seen.is_supervisor_lost &&
       !instance.is_supervisor_lost) {
     instance.exit_code = seen.exit_code;
@@ -109,6 +110,14 @@ void settle_instances(Facts& facts, const Context& context) {
     if (is_gone && !instance.is_closed && is_drained(facts, context, instance)) {
       instance.is_closed = true;
       facts.has_moved = true;
+    }
+    if (is_gone) {
+      for (Volume& volume : facts.volumes) {
+        if (volume.attached_to == instance.id) {
+          volume.attached_to = {};
+          facts.has_moved = true;
+        }
+      }
     }
     if (is_gone && instance.holds_devices && !must_hold_devices(facts, instance)) {
       release(facts, instance);

@@ -29,7 +29,8 @@ std::map<NodeId, Candidate> candidates(const Want& want, const std::vector<Devic
   return by_node;
 }
 
-void take_preferred_first(std::vector<std::string>& free, const std::vector<std::string>& preferred) {
+void take_preferred_first(std::vector<std::string>& free,
+                          const std::vector<std::string>& preferred) {
   std::stable_partition(free.begin(), free.end(), [&](const std::string& id) {
     return std::find(preferred.begin(), preferred.end(), id) != preferred.end();
   });

@@ -12,8 +12,8 @@ namespace anychip::fleet {
 struct Want {
   std::string chip;
   int64_t count = 1;
-  NodeId node;                          // empty = any
-  std::vector<std::string> preferred;   // device ids taken first when free (a restart stays put)
+  NodeId node;                         // empty = any
+  std::vector<std::string> preferred;  // device ids taken first when free (a restart stays put)
 };
 struct Placement {
   NodeId node;

@@ -9,7 +9,9 @@ namespace {
 struct Pool {
   std::vector<Node> nodes;
   std::vector<Device> devices;
-  void node(const std::string& id, bool is_ready = true) { nodes.push_back({NodeId{id}, is_ready, {}}); }
+  void node(const std::string& id, bool is_ready = true) {
+    nodes.push_back({NodeId{id}, is_ready, {}});
+  }
   void device(const std::string& node, const std::string& id, const std::string& chip,
               bool is_healthy = true, const std::string& lessee = "") {
     devices.push_back({NodeId{node}, id, chip, is_healthy, InstanceId{lessee}});
@@ -43,7 +45,9 @@ TEST(Place, ExplainsEveryNo) {
   pool.node("a"), pool.node("b");
   pool.device("a", "a0", "cpu"), pool.device("a", "a1", "cpu", false);
   pool.device("b", "b0", "cpu", true, "other"), pool.device("b", "b1", "cpu", true, "other");
-  const auto reason = [&](Want want) { return place(want, pool.devices, pool.nodes).error().reason; };
+  const auto reason = [&](Want want) {
+    return place(want, pool.devices, pool.nodes).error().reason;
+  };
   EXPECT_EQ(reason({"gpu", 1, {}, {}}), "no_capacity");
   EXPECT_EQ(reason({"cpu", 3, {}, {}}), "count_exceeds_total");
   EXPECT_EQ(reason({"cpu", 2, {}, {}}), "no_capacity");

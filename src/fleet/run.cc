@@ -43,12 +43,12 @@ void restart_or_fail(Facts& facts, const Context& context, Instance& current, st
   Run& run = facts.run;
   Leg* leg = facts.leg_of(current);
   const bool never_ran = leg == nullptr || !leg->started_at;
-  // A script that says why it ends, or ends by its own exit status, before its first step would do the
-  // same again (a usage error, a foreign checkpoint); a signal or a lost supervisor may not.
+  // A script that says why it ends, or ends by its own exit status, before its first step would do
+  // the same again (a usage error, a foreign checkpoint); a signal or a lost supervisor may not.
   const bool is_own_exit = current.phase >= Phase::kExited && !current.is_supervisor_lost &&
                            current.exit_code.value_or(0) > 0 && current.exit_code.value_or(0) < 128;
-  const bool has_own_words = leg != nullptr && leg->fresh_steps == 0 &&
-                             (!leg->error_reason.empty() || is_own_exit);
+  const bool has_own_words =
+      leg != nullptr && leg->fresh_steps == 0 && (!leg->error_reason.empty() || is_own_exit);
   if (leg != nullptr) end_leg(facts, context, *leg, cause);
   set_desired(facts, context, current, Desired::kGone);
   if (has_own_words || (never_ran && leg != nullptr && leg->index == 0)) {
@@ -62,8 +62,8 @@ void restart_or_fail(Facts& facts, const Context& context, Instance& current, st
   }
   run.restarts += 1;
   run.restart_cause = cause;
-  facts.tell("run.restart", fmt::format("restart {} of {}: {}", run.restarts, run.restarts_max,
-                                        cause));
+  facts.tell("run.restart",
+             fmt::format("restart {} of {}: {}", run.restarts, run.restarts_max, cause));
   set_state(facts, context, RunState::kPreparing, fmt::format("restarting: {}", cause));
 }
 
@@ -103,14 +103,12 @@ void on_exit(Facts& facts, const Context& context, Instance& current) {
 }
 
 std::string stop_words(const Facts& facts, const Instance& current) {
-  const std::string why = facts.run.stop_cause == "funds_exhausted"
-                              ? "the balance is used up"
-                              : "stopped as asked";
+  const std::string why =
+      facts.run.stop_cause == "funds_exhausted" ? "the balance is used up" : "stopped as asked";
   if (current.exit_code == kExitCheckpointed) return why + ", with a checkpoint";
   for (const Leg& leg : facts.legs) {
     if (leg.id != current.leg || !leg.checkpoint_step) continue;
-    return fmt::format("{}; the last periodic checkpoint is of step {}", why,
-                       *leg.checkpoint_step);
+    return fmt::format("{}; the last periodic checkpoint is of step {}", why, *leg.checkpoint_step);
   }
   return why + ", before a checkpoint was written";
 }
@@ -120,9 +118,7 @@ void advance_stopping(Facts& facts, const Context& context, Instance& current) {
     case Phase::kNone:
     case Phase::kPreparing:
     case Phase::kPrepared:
-    case Phase::kStarting:
-      set_desired(facts, context, current, Desired::kGone);
-      return;
+    case Phase::kStarting: set_desired(facts, context, current, Desired::kGone); return;
     case Phase::kRunning:
       set_desired(facts, context, current, Desired::kStop);
       if (is_overdue(facts, context, current.node, current.desired_at,
@@ -138,8 +134,7 @@ void advance_stopping(Facts& facts, const Context& context, Instance& current) {
       }
       [[fallthrough]];
     case Phase::kFailed:
-    case Phase::kGone:
-      end_run(facts, context, RunState::kStopped, stop_words(facts, current));
+    case Phase::kGone: end_run(facts, context, RunState::kStopped, stop_words(facts, current));
   }
 }
 
@@ -149,10 +144,10 @@ void advance_waiting(Facts& facts, const Context& context, Instance& current) {
   const bool is_starting = current.phase == Phase::kStarting;
   const Duration limit = is_untouched ? limits.queued : is_starting ? limits.start : limits.prepare;
   if (is_overdue(facts, context, current.node, current.phase_at, limit)) {
-    restart_or_fail(facts, context, current,
-                    fmt::format("it stayed {} for {} minutes",
-                                is_untouched ? "queued" : name_of(current.phase),
-                                limit.us / minutes(1).us));
+    restart_or_fail(
+        facts, context, current,
+        fmt::format("it stayed {} for {} minutes", is_untouched ? "queued" : name_of(current.phase),
+                    limit.us / minutes(1).us));
   }
 }
 
@@ -176,8 +171,7 @@ void advance_run(Facts& facts, const Context& context) {
     case Phase::kRunning: return;
     case Phase::kExited: return on_exit(facts, context, *current);
     case Phase::kFailed:
-    case Phase::kGone:
-      return restart_or_fail(facts, context, *current, cause_of(facts, *current));
+    case Phase::kGone: return restart_or_fail(facts, context, *current, cause_of(facts, *current));
   }
 }
 
@@ -229,8 +223,8 @@ void begin_run(Facts& facts, const Context& context, const Target& target,
       create_volume(facts, context, "system", placement.node, run.system_disk_bytes, {}).id;
   const VolumeId checkpoint =
       create_volume(facts, context, "checkpoint", placement.node, run.checkpoint_bytes, {}).id;
-  facts.tell("run.created", fmt::format("run {} was made on {} × {}", run.name, target.count,
-                                        target.chip));
+  facts.tell("run.created",
+             fmt::format("run {} was made on {} × {}", run.name, target.count, target.chip));
   launch(facts, context, {target, placement.node, placement.device_ids, system_disk, checkpoint});
 }
 
@@ -242,9 +236,10 @@ Status request_stop(Facts& facts, const Context& context, std::string cause) {
   }
   if (!run.stop_cause.empty()) return {};
   run.stop_cause = std::move(cause);
-  facts.tell("run.stop_requested", run.stop_cause == "funds_exhausted"
-                                       ? "the balance is used up: the run writes a checkpoint and stops"
-                                       : "the run was asked to write a checkpoint and stop");
+  facts.tell("run.stop_requested",
+             run.stop_cause == "funds_exhausted"
+                 ? "the balance is used up: the run writes a checkpoint and stops"
+                 : "the run was asked to write a checkpoint and stop");
   if (facts.has_active_switch()) abandon_switch(facts, context, "the run was asked to stop");
   run.restart_cause.clear();
   advance(facts, context);

@@ -17,9 +17,9 @@ void go_to(Facts& facts, const Context& context, SwitchStep step, std::string wo
   active.step = step;
   active.step_at = context.now;
   facts.has_moved = true;
-  facts.tell("switch." + std::string(name_of(step)),
-             fmt::format("switch, step {} of 8 ({}): {}", static_cast<int>(step), name_of(step),
-                         words));
+  facts.tell(
+      "switch." + std::string(name_of(step)),
+      fmt::format("switch, step {} of 8 ({}): {}", static_cast<int>(step), name_of(step), words));
 }
 
 void finish(Facts& facts, const Context& context, SwitchState state, std::string reason) {
@@ -30,9 +30,9 @@ void finish(Facts& facts, const Context& context, SwitchState state, std::string
   if (active.reason.empty()) active.reason = std::move(reason);
   facts.has_moved = true;
   facts.tell("switch." + std::string(name_of(state)),
-             active.reason.empty() ? fmt::format("the switch to {} is done", active.to.chip)
-                                   : fmt::format("the switch to {}: {}", active.to.chip,
-                                                 active.reason));
+             active.reason.empty()
+                 ? fmt::format("the switch to {} is done", active.to.chip)
+                 : fmt::format("the switch to {}: {}", active.to.chip, active.reason));
 }
 
 // Before step 4 has had an effect: the old leg was never touched and goes on.
@@ -54,8 +54,7 @@ void fall_back(Facts& facts, const Context& context, std::string reason, bool is
   active.reason = reason;
   active.step_at = context.now;
   facts.has_moved = true;
-  facts.tell("switch.falling_back",
-             fmt::format("back to {}: {}", active.from.chip, active.reason));
+  facts.tell("switch.falling_back", fmt::format("back to {}: {}", active.from.chip, active.reason));
   Instance* target = facts.instance(active.target_instance);
   if (target == nullptr) return;
   set_desired(facts, context, *target, Desired::kGone);
@@ -100,9 +99,9 @@ bool old_leg_has_stopped(Facts& facts, const Context& context, Instance& old) {
 void step_prepare(Facts& facts, const Context& context, Instance& old, Instance& target) {
   Switch& active = *facts.active;
   if (target.phase == Phase::kFailed) {
-    return give_up(facts, context, SwitchState::kFailed,
-                   fmt::format("{} could not be made ready: {}", active.to.chip,
-                               cause_of(facts, target)));
+    return give_up(
+        facts, context, SwitchState::kFailed,
+        fmt::format("{} could not be made ready: {}", active.to.chip, cause_of(facts, target)));
   }
   if (old_leg_has_stopped(facts, context, old)) {
     const bool is_checkpointed = old.phase == Phase::kExited && old.exit_code == 75;
@@ -119,10 +118,10 @@ void step_prepare(Facts& facts, const Context& context, Instance& old, Instance&
   }
   if (target.phase >= Phase::kPrepared) {
     go_to(facts, context, SwitchStep::kCheckpoint,
-          active.at_step ? fmt::format("the leg on {} stops with a checkpoint at step {}",
-                                       active.from.chip, *active.at_step)
-                         : fmt::format("the leg on {} is asked for its checkpoint",
-                                       active.from.chip));
+          active.at_step
+              ? fmt::format("the leg on {} stops with a checkpoint at step {}", active.from.chip,
+                            *active.at_step)
+              : fmt::format("the leg on {} is asked for its checkpoint", active.from.chip));
     if (!active.at_step) set_desired(facts, context, old, Desired::kStop);
     return;
   }
@@ -198,8 +197,8 @@ void step_inherit(Facts& facts, const Context& context, Instance& old, Instance&
       system->state == SnapshotState::kReady && checkpoint->state == SnapshotState::kReady;
   if (is_ready && old.phase == Phase::kGone) {
     const int64_t size_bytes = facts.volume(old.system_disk)->size_bytes;
-    const VolumeId disk = create_volume(facts, context, "system", target.node, size_bytes,
-                                        system->id).id;
+    const VolumeId disk =
+        create_volume(facts, context, "system", target.node, size_bytes, system->id).id;
     start_prepared(facts, context, target, disk, old.checkpoint);
     go_to(facts, context, SwitchStep::kResume,
           fmt::format("the same command starts on {} with --backend {}", active.to.chip,
@@ -207,8 +206,8 @@ void step_inherit(Facts& facts, const Context& context, Instance& old, Instance&
     return;
   }
   if (is_overdue(facts, context, old.node, active.step_at, context.limits.inherit)) {
-    fall_back(facts, context, "the disks did not move within " +
-                                  minutes_text(context.limits.inherit), true);
+    fall_back(facts, context,
+              "the disks did not move within " + minutes_text(context.limits.inherit), true);
   }
 }
 
@@ -224,8 +223,9 @@ bool target_is_alive(Facts& facts, const Context& context, Instance& target) {
   if (has_ended_well) return true;  // the run's own rules decide after the switch is settled
   if (target.phase == Phase::kExited && !is_drained(facts, context, target)) return false;
   const bool is_host_cause = target.phase != Phase::kExited || target.is_supervisor_lost;
-  fall_back(facts, context, fmt::format("the leg on {} failed: {}", facts.active->to.chip,
-                                        cause_of(facts, target)), is_host_cause);
+  fall_back(facts, context,
+            fmt::format("the leg on {} failed: {}", facts.active->to.chip, cause_of(facts, target)),
+            is_host_cause);
   return false;
 }
 
@@ -237,8 +237,10 @@ void step_resume(Facts& facts, const Context& context, Instance& target) {
                       facts.active->verify_steps));
   } else if (is_overdue(facts, context, target.node, facts.active->step_at,
                         context.limits.resume)) {
-    fall_back(facts, context, fmt::format("{} did not start within {}", facts.active->to.chip,
-                                          minutes_text(context.limits.resume)), true);
+    fall_back(facts, context,
+              fmt::format("{} did not start within {}", facts.active->to.chip,
+                          minutes_text(context.limits.resume)),
+              true);
   }
 }
 
@@ -270,7 +272,8 @@ void step_verify(Facts& facts, const Context& context, Instance& target) {
     fall_back(facts, context,
               fmt::format("{} made {} of the first {} steps within {}", active.to.chip,
                           leg == nullptr ? 0 : leg->steps, active.verify_steps,
-                          minutes_text(context.limits.verify)), false);
+                          minutes_text(context.limits.verify)),
+              false);
   }
 }
 
@@ -297,9 +300,8 @@ void advance_fall_back(Facts& facts, const Context& context, Instance& old, Inst
     return give_up(facts, context, SwitchState::kRefused, "the run came to its end");
   }
   set_desired(facts, context, target, Desired::kGone);
-  const bool is_out_of_time =
-      is_overdue(facts, context, old.node, active.step_at,
-                 context.limits.stop_grace + context.limits.stop_extra);
+  const bool is_out_of_time = is_overdue(facts, context, old.node, active.step_at,
+                                         context.limits.stop_grace + context.limits.stop_extra);
   if (old.phase >= Phase::kExited || is_out_of_time) {
     if (Leg* leg = facts.leg_of(old)) end_leg(facts, context, *leg, "stopped for a switch");
     set_desired(facts, context, old, Desired::kGone);
@@ -310,8 +312,8 @@ void advance_fall_back(Facts& facts, const Context& context, Instance& old, Inst
   for (Device& device : devices) {
     if (device.lessee == old.id) device.lessee = {};
   }
-  const auto placed = place({old.target.chip, old.target.count, old.node, old.device_ids}, devices,
-                            facts.nodes);
+  const auto placed =
+      place({old.target.chip, old.target.count, old.node, old.device_ids}, devices, facts.nodes);
   const Instance before = old;  // launch() may move the list
   if (!placed) {
     facts.run.restart_cause = active.reason;  // waits for an equal device like any restart
@@ -340,8 +342,8 @@ std::vector<Refusal> check_switch(const Facts& facts, const Target* target,
   const Run& run = facts.run;
   const auto refuse = [&](Code code, std::string reason, std::string message, std::string pointer,
                           std::string hint = {}) {
-    refusals.push_back({code, std::move(reason), std::move(message), std::move(hint),
-                        std::move(pointer)});
+    refusals.push_back(
+        {code, std::move(reason), std::move(message), std::move(hint), std::move(pointer)});
   };
   constexpr Code kConflict = Code::kFailedPrecondition;
   if (is_ended(run.state)) {
@@ -353,7 +355,8 @@ std::vector<Refusal> check_switch(const Facts& facts, const Target* target,
   } else if (run.state != RunState::kRunning) {
     refuse(kConflict, run.state == RunState::kLost ? "node_lost" : "run_not_running",
            fmt::format("run {} is {}; only a running one can be switched", run.name,
-                       name_of(run.state)), "", "try again once it runs");
+                       name_of(run.state)),
+           "", "try again once it runs");
   }
   if (wish.verify_steps < 1 || wish.verify_steps > 1000) {
     refuse(Code::kInvalidArgument, "verify_steps_invalid", "verify_steps must be 1 to 1000",
@@ -363,7 +366,8 @@ std::vector<Refusal> check_switch(const Facts& facts, const Target* target,
   if (wish.at_step && leg != nullptr && *wish.at_step <= leg->last_step.value_or(0)) {
     refuse(Code::kInvalidArgument, "at_step_passed",
            fmt::format("step {} is past: the run is at step {}", *wish.at_step,
-                       leg->last_step.value_or(0)), "/at_step");
+                       leg->last_step.value_or(0)),
+           "/at_step");
   }
   if (wish.at_step && run.stop_at_step && *wish.at_step >= *run.stop_at_step) {
     refuse(Code::kInvalidArgument, "at_step_after_stop",
@@ -422,7 +426,8 @@ Status begin_switch(Facts& facts, const Context& context, const Target& target,
   active.target_instance = instance.id;
   for (Device& device : facts.devices) {
     const auto& ids = placement.device_ids;
-    if (device.node == placement.node && std::find(ids.begin(), ids.end(), device.id) != ids.end()) {
+    if (device.node == placement.node &&
+        std::find(ids.begin(), ids.end(), device.id) != ids.end()) {
       CHECK(device.lessee.empty());
       device.lessee = instance.id;
     }

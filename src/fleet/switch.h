@@ -26,7 +26,8 @@ struct SwitchWish {
 // Step 1. Every reason at once; `target` is empty when the catalogue already said no.
 std::vector<Refusal> check_switch(const Facts& facts, const Target* target, const SwitchWish& wish);
 
-// Steps 2 and 3 begin: devices are held, the image is made ready. Precondition: check_switch is empty.
+// Steps 2 and 3 begin: devices are held, the image is made ready. Precondition: check_switch is
+// empty.
 Status begin_switch(Facts& facts, const Context& context, const Target& target,
                     const SwitchWish& wish);
 

@@ -8,13 +8,13 @@
 namespace anychip::fleet {
 namespace {
 
-constexpr std::array<std::string_view, 9> kRunStates = {
-    "queued", "preparing", "running", "switching", "stopping",
-    "stopped", "finished", "failed", "lost"};
+constexpr std::array<std::string_view, 9> kRunStates = {"queued",    "preparing", "running",
+                                                        "switching", "stopping",  "stopped",
+                                                        "finished",  "failed",    "lost"};
 constexpr std::array<std::string_view, 3> kLegStates = {"preparing", "running", "ended"};
 constexpr std::array<std::string_view, 4> kDesired = {"prepare", "run", "stop", "gone"};
-constexpr std::array<std::string_view, 8> kPhases = {
-    "none", "preparing", "prepared", "starting", "running", "exited", "failed", "gone"};
+constexpr std::array<std::string_view, 8> kPhases = {"none",    "preparing", "prepared", "starting",
+                                                     "running", "exited",    "failed",   "gone"};
 constexpr std::array<std::string_view, 4> kVolumeStates = {"wanted", "present", "failed", "gone"};
 constexpr std::array<std::string_view, 4> kSnapshotStates = {"wanted", "ready", "failed", "gone"};
 constexpr std::array<std::string_view, 6> kSwitchStates = {"active",  "done",      "fell_back",
@@ -63,7 +63,9 @@ bool parse(std::string_view word, SnapshotState& value) {
 bool parse(std::string_view word, SwitchState& value) {
   return find_word(kSwitchStates, word, value);
 }
-bool parse(std::string_view word, SwitchStep& value) { return find_word(kSwitchSteps, word, value); }
+bool parse(std::string_view word, SwitchStep& value) {
+  return find_word(kSwitchSteps, word, value);
+}
 
 bool is_ended(RunState state) {
   return state == RunState::kStopped || state == RunState::kFinished || state == RunState::kFailed;

@@ -17,7 +17,15 @@
 namespace anychip::fleet {
 
 enum class RunState {
-  kQueued, kPreparing, kRunning, kSwitching, kStopping, kStopped, kFinished, kFailed, kLost
+  kQueued,
+  kPreparing,
+  kRunning,
+  kSwitching,
+  kStopping,
+  kStopped,
+  kFinished,
+  kFailed,
+  kLost
 };
 enum class LegState { kPreparing, kRunning, kEnded };
 enum class Desired { kPrepare, kRun, kStop, kGone };  // only ever moves right
@@ -26,7 +34,14 @@ enum class VolumeState { kWanted, kPresent, kFailed, kGone };
 enum class SnapshotState { kWanted, kReady, kFailed, kGone };
 enum class SwitchState { kActive, kDone, kFellBack, kRefused, kCancelled, kFailed };
 enum class SwitchStep {  // the numbers of design §4
-  kCheck = 1, kReserve, kPrepare, kCheckpoint, kInherit, kResume, kVerify, kSettle
+  kCheck = 1,
+  kReserve,
+  kPrepare,
+  kCheckpoint,
+  kInherit,
+  kResume,
+  kVerify,
+  kSettle
 };
 
 // The words of the API and of the database. parse() of an unknown word is false.
@@ -134,7 +149,8 @@ struct Leg {
     v("cost_micros", cost), v("is_voided", is_voided), v("end_reason", end_reason);
     v("exit_code", exit_code), v("first_step", first_step), v("last_step", last_step);
     v("checkpoint_step", checkpoint_step), v("steps", steps), v("fresh_steps", fresh_steps);
-    v("loss_first", loss_first), v("loss_last", loss_last), v("t_first", t_first), v("t_last", t_last);
+    v("loss_first", loss_first), v("loss_last", loss_last), v("t_first", t_first),
+        v("t_last", t_last);
     v("executions", executions), v("compiles", compiles);
     v("peak_memory_bytes", peak_memory_bytes), v("memory_source", memory_source);
     v("device", device), v("ended_event", ended_event), v("error_reason", error_reason);

@@ -36,8 +36,10 @@ Result<net::Outcome> create_account(Call& call) {
       credit, now));
   TRY_VOID(call.db.execute("INSERT INTO projects(id, account_id, name) VALUES(?, ?, 'default')",
                            project, account));
-  TRY_VOID(call.db.execute("INSERT INTO tokens(token_hash, account_id, project_id, created_at) "
-                           "VALUES(?, ?, ?, ?)", sha256_hex(token), account, project, now));
+  TRY_VOID(
+      call.db.execute("INSERT INTO tokens(token_hash, account_id, project_id, created_at) "
+                      "VALUES(?, ?, ?, ?)",
+                      sha256_hex(token), account, project, now));
   return ok(json::object{{"account", account_view(account, name, {credit, {}, {}})},
                          {"project", json::object{{"id", project.text}, {"name", "default"}}},
                          {"token", token}},
@@ -45,7 +47,8 @@ Result<net::Outcome> create_account(Call& call) {
 }
 
 Result<net::Outcome> get_account(Call& call) {
-  TRY(const auto found, call.db.query_one("SELECT name FROM accounts WHERE id = ?", call.who.account));
+  TRY(const auto found,
+      call.db.query_one("SELECT name FROM accounts WHERE id = ?", call.who.account));
   TRY(const Funds funds, funds_of(call.db, call.who.account));
   json::object view = account_view(call.who.account, found ? found->text(0) : "", funds);
   view["project_id"] = call.who.project.text;

@@ -89,8 +89,8 @@ Result<json::object> instance_spec(Call& call, const fleet::Instance& instance) 
 
 Result<json::object> desired_document(Call& call, int64_t version) {
   const NodeId& node = call.who.node;
-  TRY(const auto instances, rows::select<fleet::Instance>(
-                                call.db, "node_id = ? AND is_closed = 0 ORDER BY id", node));
+  TRY(const auto instances,
+      rows::select<fleet::Instance>(call.db, "node_id = ? AND is_closed = 0 ORDER BY id", node));
   TRY(const auto volumes,
       rows::select<fleet::Volume>(call.db, "node_id = ? AND state <> 'gone' ORDER BY id", node));
   TRY(const auto snapshots,
@@ -153,7 +153,8 @@ Result<net::Outcome> enrol(Call& call) {
   FAILPOINT("server.node.enrol");
   TRY_VOID(call.db.execute(
       "INSERT INTO nodes(id, name, key_hash, state, boot_id, sequence, last_seen_at, ready_since, "
-      "enrolled_at, desired_version, applied_version, pool_bytes, pool_free_bytes, instant_snapshot) "
+      "enrolled_at, desired_version, applied_version, pool_bytes, pool_free_bytes, "
+      "instant_snapshot) "
       "VALUES(?, ?, ?, 'ready', '', 0, ?, ?, ?, 1, 0, 0, 0, 0) "
       "ON CONFLICT(id) DO UPDATE SET key_hash = excluded.key_hash, "
       "last_seen_at = excluded.last_seen_at",

@@ -59,8 +59,11 @@ Result<int64_t> query_int(const net::Request& request, std::string_view key, int
   const auto text = request.query(key);
   if (!text) return fallback;
   const auto wrong = [&] {
-    Error error{Code::kInvalidArgument, "query_invalid",
-                fmt::format("'{}' must be a whole number from {} to {}", key, least, most), {}, {}};
+    Error error{Code::kInvalidArgument,
+                "query_invalid",
+                fmt::format("'{}' must be a whole number from {} to {}", key, least, most),
+                {},
+                {}};
     error.fields.push_back({fmt::format("/query/{}", key), error.message});
     return tl::unexpected(std::move(error));
   };

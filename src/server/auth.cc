@@ -48,13 +48,15 @@ Result<Principal> authenticate(store::Db& db, const Shared& shared, const net::R
     return who;
   }
   if (access == Access::kAgent) {
-    TRY(const auto node, db.query_one("SELECT id FROM nodes WHERE key_hash = ?", sha256_hex(token)));
+    TRY(const auto node,
+        db.query_one("SELECT id FROM nodes WHERE key_hash = ?", sha256_hex(token)));
     if (!node) return token_invalid();
     return Principal{{}, {}, NodeId{node->text(0)}, false};
   }
   if (access == Access::kAccountOrAdmin && who.is_admin) return who;
-  TRY(const auto found, db.query_one("SELECT account_id, project_id FROM tokens WHERE token_hash = ?",
-                                     sha256_hex(token)));
+  TRY(const auto found,
+      db.query_one("SELECT account_id, project_id FROM tokens WHERE token_hash = ?",
+                   sha256_hex(token)));
   if (!found) return token_invalid();
   return Principal{AccountId{found->text(0)}, ProjectId{found->text(1)}, {}, false};
 }
@@ -69,14 +71,15 @@ Result<std::optional<net::Response>> recall(store::Db& db, const Principal& who,
   }
   TRY(const auto found,
       db.query_one("SELECT request_hash, status, body FROM idempotency WHERE scope = ? AND "
-                   "idempotency_key = ?", scope_of(who), key));
+                   "idempotency_key = ?",
+                   scope_of(who), key));
   if (!found) return std::nullopt;
   if (found->text(0) != request_hash(request)) {
     return fail(Code::kInvalidArgument, "idempotency_key_reused",
                 "this Idempotency-Key was used for another request", "take a new key");
   }
-  return net::Response{static_cast<int>(found->integer(1)),
-                       {{"Content-Type", "application/json"}}, found->text(2)};
+  return net::Response{
+      static_cast<int>(found->integer(1)), {{"Content-Type", "application/json"}}, found->text(2)};
 }
 
 Status remember(store::Db& db, const Shared& shared, const Principal& who,
@@ -84,10 +87,10 @@ Status remember(store::Db& db, const Shared& shared, const Principal& who,
   const std::string_view key = net::header(request.headers, "Idempotency-Key");
   if (key.empty() || response.status >= 300) return {};  // a refusal may be tried again
   TRY_VOID(db.execute("DELETE FROM idempotency WHERE created_at < ?", shared.now() - hours(48)));
-  return db.execute("INSERT INTO idempotency(scope, idempotency_key, request_hash, status, body, "
-                    "created_at) VALUES(?, ?, ?, ?, ?, ?)",
-                    scope_of(who), key, request_hash(request), response.status, response.body,
-                    shared.now());
+  return db.execute(
+      "INSERT INTO idempotency(scope, idempotency_key, request_hash, status, body, "
+      "created_at) VALUES(?, ?, ?, ?, ?, ?)",
+      scope_of(who), key, request_hash(request), response.status, response.body, shared.now());
 }
 
 }  // namespace anychip::server

@@ -19,8 +19,7 @@ namespace anychip::server {
 namespace {
 
 bool is_digest(std::string_view text) {
-  return text.size() == 64 &&
-         text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+  return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
 class FolderBlobs final : public Blobs {
@@ -63,7 +62,9 @@ std::string_view without_dot(std::string_view path) {
 class FolderWorkdirs final : public Workdirs {
  public:
   FolderWorkdirs(std::string root, std::string share, std::string scratch, Blobs& blobs)
-      : root_(std::move(root)), share_(std::move(share)), scratch_(std::move(scratch)),
+      : root_(std::move(root)),
+        share_(std::move(share)),
+        scratch_(std::move(scratch)),
         blobs_(blobs) {}
 
   Result<std::vector<std::string>> list(const std::string& bytes) override {

@@ -1,4 +1,5 @@
-// The Core's files on a real machine: workdirs by digest in a folder, template folders packed into it.
+// The Core's files on a real machine: workdirs by digest in a folder, template folders packed into
+// it.
 #pragma once
 
 #include <memory>

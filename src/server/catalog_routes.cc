@@ -61,13 +61,16 @@ Result<json::array> devices_of(store::Db& db, const std::string& node) {
   TRY(const auto found,
       db.query("SELECT d.id, d.chip, d.is_healthy, d.note, l.instance_id FROM devices d LEFT JOIN "
                "device_leases l ON l.node_id = d.node_id AND l.device_id = d.id "
-               "WHERE d.node_id = ? ORDER BY d.id", node));
+               "WHERE d.node_id = ? ORDER BY d.id",
+               node));
   json::array devices;
   for (const store::Row& row : found) {
     const bool is_healthy = row.integer(2) != 0;
     devices.push_back(json::object{{"id", row.text(0)},
                                    {"chip", row.text(1)},
-                                   {"state", !is_healthy ? "gone" : row.is_null(4) ? "free" : "used"},
+                                   {"state", !is_healthy      ? "gone"
+                                             : row.is_null(4) ? "free"
+                                                              : "used"},
                                    {"note", row.text(3)},
                                    {"instance_id", text_or_null(row.text(4))}});
   }
@@ -77,7 +80,8 @@ Result<json::array> devices_of(store::Db& db, const std::string& node) {
 Result<json::array> images_of(store::Db& db, const std::string& node) {
   TRY(const auto found,
       db.query("SELECT image, variant, digest, is_ready, progress_percent, progress_text, error "
-               "FROM node_images WHERE node_id = ? ORDER BY image, variant", node));
+               "FROM node_images WHERE node_id = ? ORDER BY image, variant",
+               node));
   json::array images;
   for (const store::Row& row : found) {
     const bool is_ready = row.integer(3) != 0;
@@ -103,9 +107,8 @@ Result<net::Outcome> list_images(Call& call) {
   return all_of(call.shared.parts.catalog.images(), [](const catalog::Image& image) {
     json::array variants;
     for (const auto& variant : image.variants) variants.push_back(variant_view(variant));
-    return json::object{{"id", image.id},
-                        {"description", image.description},
-                        {"variants", std::move(variants)}};
+    return json::object{
+        {"id", image.id}, {"description", image.description}, {"variants", std::move(variants)}};
   });
 }
 
@@ -115,10 +118,11 @@ Result<net::Outcome> list_templates(Call& call) {
 
 Result<net::Outcome> list_offers(Call& call) {
   TRY(const auto found,
-      call.db.query("SELECT d.chip, d.node_id, n.name, n.state, COUNT(*), SUM(l.instance_id IS NULL) "
-                    "FROM devices d JOIN nodes n ON n.id = d.node_id LEFT JOIN device_leases l "
-                    "ON l.node_id = d.node_id AND l.device_id = d.id WHERE d.is_healthy = 1 "
-                    "GROUP BY d.chip, d.node_id ORDER BY d.chip, d.node_id"));
+      call.db.query(
+          "SELECT d.chip, d.node_id, n.name, n.state, COUNT(*), SUM(l.instance_id IS NULL) "
+          "FROM devices d JOIN nodes n ON n.id = d.node_id LEFT JOIN device_leases l "
+          "ON l.node_id = d.node_id AND l.device_id = d.id WHERE d.is_healthy = 1 "
+          "GROUP BY d.chip, d.node_id ORDER BY d.chip, d.node_id"));
   json::array offers;
   for (const store::Row& row : found) {
     const auto chip = call.shared.parts.catalog.chip(row.text(0));

@@ -20,8 +20,10 @@ struct Point {
 };
 
 Result<std::vector<Point>> curve_of(store::Db& db, const RunId& run) {
-  static const std::string text = "SELECT m.step, m.leg_index, m.loss, m.t FROM metrics m WHERE "
-                                  "m.run_id = ? AND " + std::string(kOfCurve) + " ORDER BY m.step";
+  static const std::string text =
+      "SELECT m.step, m.leg_index, m.loss, m.t FROM metrics m WHERE "
+      "m.run_id = ? AND " +
+      std::string(kOfCurve) + " ORDER BY m.step";
   TRY(const auto found, db.query(text, run));
   std::vector<Point> points;
   for (const store::Row& row : found) {
@@ -44,9 +46,10 @@ Result<std::optional<fleet::Run>> reference_of(Call& call, const fleet::Run& run
     TRY(auto found, get_run_row(call, *against));
     return std::optional(std::move(found));
   }
-  return rows::select_one<fleet::Run>(
-      call.db, "project_id = ? AND reference_of = ? AND deleted_at IS NULL "
-               "ORDER BY created_at DESC LIMIT 1", call.who.project, run.id);
+  return rows::select_one<fleet::Run>(call.db,
+                                      "project_id = ? AND reference_of = ? AND deleted_at IS NULL "
+                                      "ORDER BY created_at DESC LIMIT 1",
+                                      call.who.project, run.id);
 }
 
 json::object parity_view(const fleet::Parity& parity) {
@@ -56,8 +59,9 @@ json::object parity_view(const fleet::Parity& parity) {
           {"mean_abs_loss_difference", number_or_null(parity.mean_difference)},
           {"compared_steps", parity.compared_steps},
           {"band", number_or_null(parity.band)},
-          {"method", "absolute difference of the losses at equal steps; bitwise: all equal; "
-                     "tolerance: within 1e-5; statistical: within 5 % of the reference's mean loss"}};
+          {"method",
+           "absolute difference of the losses at equal steps; bitwise: all equal; "
+           "tolerance: within 1e-5; statistical: within 5 % of the reference's mean loss"}};
 }
 
 json::array samples_of(const std::vector<fleet::Leg>& legs) {
@@ -82,7 +86,9 @@ json::object totals_of(const std::vector<fleet::Leg>& legs) {
     down_ms += down_time_ms(before, leg).value_or(0);
     if (leg.t_last) before = &leg;
   }
-  return {{"cost_micros", cost}, {"metered_us", metered_us}, {"down_time_ms", down_ms},
+  return {{"cost_micros", cost},
+          {"metered_us", metered_us},
+          {"down_time_ms", down_ms},
           {"steps", steps}};
 }
 
@@ -90,8 +96,10 @@ json::array curve_view(const std::vector<Point>& points, bool is_reference) {
   json::array curve;
   for (const Point& point : points) {
     const json::value loss = number_or_null(point.loss);
-    if (is_reference) curve.push_back(json::array{point.step, loss});
-    else curve.push_back(json::array{point.step, point.leg_index, loss, point.t});
+    if (is_reference)
+      curve.push_back(json::array{point.step, loss});
+    else
+      curve.push_back(json::array{point.step, point.leg_index, loss, point.t});
   }
   return curve;
 }

@@ -25,7 +25,8 @@ std::string_view take_segment(std::string_view& path) {
   return segment;
 }
 
-std::optional<std::vector<std::string>> match_path(std::string_view pattern, std::string_view path) {
+std::optional<std::vector<std::string>> match_path(std::string_view pattern,
+                                                   std::string_view path) {
   std::vector<std::string> parameters;
   while (!pattern.empty() && !path.empty()) {
     const std::string_view wanted = take_segment(pattern), got = take_segment(path);
@@ -79,7 +80,13 @@ struct Errand {
                                            {"path", std::string(request.path())},
                                            {"error", error.to_string()}});
     }
-    answer(problem(error, request_id));
+    // What broke inside is for the log; the caller gets the number to look it up by.
+    const bool is_ours = error.code == Code::kInternal || error.code == Code::kUnknown ||
+                         error.code == Code::kDataLoss;
+    answer(problem(is_ours ? Error{Code::kInternal, "internal", "the server failed on this request",
+                                   "its log has the cause under request " + request_id, {}}
+                           : error,
+                   request_id));
   }
 };
 using ErrandPtr = std::shared_ptr<Errand>;
@@ -159,7 +166,7 @@ class CoreImpl final : public Core {
       TRY(const auto known, recall(db, who, errand.request));
       if (known) return net::Outcome(*known);
     }
-    Call call{shared_, errand.request, db, who, errand.match.parameters, errand.is_last_try,
+    Call call{shared_,       errand.request,   db, who, errand.match.parameters, errand.is_last_try,
               errand.before, errand.request_id};
     TRY(net::Outcome outcome, route.handle(call));
     const auto* response = std::get_if<net::Response>(&outcome);

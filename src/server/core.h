@@ -1,6 +1,6 @@
 // The server's logic without sockets or threads of its own: requests in, answers out, and a tick.
-// `anychip server` drives it from net::Server and the real clock; sim/ drives the same object from a
-// virtual clock and simulated messages.
+// `anychip server` drives it from net::Server and the real clock; sim/ drives the same object from
+// a virtual clock and simulated messages.
 #pragma once
 
 #include <functional>
@@ -27,7 +27,8 @@ class Blobs {
 };
 
 // What the Core cannot do without files: look into an archive, pack a template's folder. Called on
-// server threads, never inside a transaction. Without it (sim/): no script check, no template folders.
+// server threads, never inside a transaction. Without it (sim/): no script check, no template
+// folders.
 class Workdirs {
  public:
   virtual ~Workdirs() = default;
@@ -63,10 +64,11 @@ class Core {
  public:
   static std::unique_ptr<Core> create(CoreParts parts, CoreOptions options);
   virtual ~Core() = default;
-  // A net::Handler: reads go to Store::read, changes to Store::submit, long polls come back as Waiting.
+  // A net::Handler: reads go to Store::read, changes to Store::submit, long polls come back as
+  // Waiting.
   virtual void handle(net::Request request, bool is_last_try, net::Done done) = 0;
-  // Reconciles: time limits, lost nodes, the next step of every run and switch. Call at least 4 times a
-  // second; it does nothing when nothing is due.
+  // Reconciles: time limits, lost nodes, the next step of every run and switch. Call at least 4
+  // times a second; it does nothing when nothing is due.
   virtual void tick() = 0;
 };
 

@@ -69,18 +69,22 @@ TEST_F(AgentApiTest, ANodeSpeaksForItselfAndReenrolsUnderItsName) {
   enrol_node();
   EXPECT_EQ(node_id_, id);
   EXPECT_NE(node_key_, key);
-  EXPECT_EQ(call("GET", "/agent/v1/desired?wait_s=0", {}, key).status, 401) << "the old key is dead";
+  EXPECT_EQ(call("GET", "/agent/v1/desired?wait_s=0", {}, key).status, 401)
+      << "the old key is dead";
 }
 
 TEST_F(AgentApiTest, StreamsAppendOnlyWhereTheyBelong) {
   ASSERT_EQ(start_run("demo").status, 201);
   ASSERT_TRUE(until_state("demo", "running"));
   const std::string leg_id = json::string_at(current("demo").spec, "leg_id");
-  const auto chunk = [&](int64_t offset, const std::string& data, const std::string& stream = "log") {
-    const Answer sent = call("POST", "/agent/v1/streams",
-                             {{"chunks", json::array{json::object{{"leg_id", leg_id}, {"stream", stream},
-                                                                  {"offset", offset}, {"data", data}}}}},
-                             node_key_);
+  const auto chunk = [&](int64_t offset, const std::string& data,
+                         const std::string& stream = "log") {
+    const Answer sent =
+        call("POST", "/agent/v1/streams",
+             {{"chunks",
+               json::array{json::object{
+                   {"leg_id", leg_id}, {"stream", stream}, {"offset", offset}, {"data", data}}}}},
+             node_key_);
     const json::array acked = json::array_at(sent.body, "acked");
     return acked.empty() ? -1 : json::int_at(acked.at(0).as_object(), "offset");
   };
@@ -102,10 +106,11 @@ TEST_F(AgentApiTest, StreamsAppendOnlyWhereTheyBelong) {
   const int64_t at = static_cast<int64_t>(line.size());
   EXPECT_EQ(chunk(at, "no json\n\n{\"step\":\"x\"}\n", "metrics"), at + 22);
   EXPECT_EQ(json::array_at(get("/v1/runs/demo/metrics").body, "items").size(), 1u);
-  const Answer unknown = call("POST", "/agent/v1/streams",
-                              {{"chunks", json::array{json::object{{"leg_id", "leg_x"}, {"stream", "log"},
-                                                                   {"offset", 0}, {"data", "x"}}}}},
-                              node_key_);
+  const Answer unknown =
+      call("POST", "/agent/v1/streams",
+           {{"chunks", json::array{json::object{
+                           {"leg_id", "leg_x"}, {"stream", "log"}, {"offset", 0}, {"data", "x"}}}}},
+           node_key_);
   EXPECT_TRUE(json::array_at(unknown.body, "acked").empty());
 }
 
@@ -155,9 +160,7 @@ TEST_F(AgentApiTest, CompareAgainstItsReference) {
   ASSERT_EQ(start_run("demo").status, 201);
   ASSERT_EQ(start_run("alone", "cpu", {{"reference_of", "demo"}}).status, 201);
   ASSERT_TRUE(until([&] { return state("demo") == "running" && state("alone") == "running"; }));
-  const auto grade = [&] {
-    return json::object_at(get("/v1/runs/demo/compare").body, "parity");
-  };
+  const auto grade = [&] { return json::object_at(get("/v1/runs/demo/compare").body, "parity"); };
   EXPECT_EQ(json::string_at(grade(), "verdict"), "not_compared");
   train(current("demo"), 1, 10);
   train(current("alone"), 1, 10);

@@ -24,8 +24,12 @@ TEST_F(InputTest, UnknownChipOffersTheNearestNames) {
 }
 
 TEST_F(InputTest, EveryReasonAtOnce) {
-  const Answer refused = post("/v1/runs", {{"name", "-bad"}, {"image", "torhc"}, {"chip", "sim-x"},
-                                           {"count", 0}, {"restarts_max", -1}, {"command", json::array{}},
+  const Answer refused = post("/v1/runs", {{"name", "-bad"},
+                                           {"image", "torhc"},
+                                           {"chip", "sim-x"},
+                                           {"count", 0},
+                                           {"restarts_max", -1},
+                                           {"command", json::array{}},
                                            {"reference_of", "nobody"}});
   EXPECT_EQ(refused.codes(),
             (std::set<std::string>{"name_invalid", "image_unknown", "chip_unknown", "count_invalid",
@@ -49,8 +53,11 @@ TEST_F(InputTest, NamesTypesAndMalformedBodies) {
   EXPECT_EQ(call("POST", "/v1/runs", {{"@raw", "{\"name\": "}}, token_).code(), "json_malformed");
   EXPECT_EQ(call("POST", "/v1/runs", {{"@raw", "[1]"}}, token_).code(), "body_not_object");
   EXPECT_EQ(start_run("x", "cpu", {{"command", "python"}}).code(), "field_invalid");
-  EXPECT_EQ(start_run("x", "cpu", {{"environment", json::object{{"A", 1}}}}).code(), "field_invalid");
+  EXPECT_EQ(start_run("x", "cpu", {{"environment", json::object{{"A", 1}}}}).code(),
+            "field_invalid");
   EXPECT_EQ(start_run("x", "cpu", {{"count", "two"}}).code(), "field_invalid");
+  EXPECT_EQ(start_run("x", "cpu", {{"command", json::array{std::string("a\0b", 3)}}}).code(),
+            "field_invalid");
   EXPECT_EQ(post("/v1/runs", {{"name", "x"}, {"template", "peom"}}).code(), "template_unknown");
   EXPECT_EQ(get("/v1/runs?limit=0").code(), "query_invalid");
   EXPECT_EQ(get("/v1/runs?limit=-1").code(), "query_invalid");
@@ -65,23 +72,27 @@ TEST_F(InputTest, WorkdirsAreKeptOnceCheckedAndOwned) {
   const std::string digest = upload("train.py,data/a.txt");
   EXPECT_EQ(digest, sha256_hex("train.py,data/a.txt"));
   EXPECT_EQ(upload("train.py,data/a.txt"), digest);
-  EXPECT_EQ(call("POST", "/v1/workdirs", {{"@raw", "garbage"}}, token_).code(), "archive_malformed");
-  EXPECT_EQ(call("POST", "/v1/workdirs", {{"@raw", "abc"}}, token_,
-                 {{"X-Content-Sha256", digest}}).code(), "digest_mismatch");
+  EXPECT_EQ(call("POST", "/v1/workdirs", {{"@raw", "garbage"}}, token_).code(),
+            "archive_malformed");
+  EXPECT_EQ(call("POST", "/v1/workdirs", {{"@raw", "abc"}}, token_, {{"X-Content-Sha256", digest}})
+                .code(),
+            "digest_mismatch");
   const json::object workdir{{"digest", digest}};
   EXPECT_EQ(start_run("a", "cpu", {{"workdir", workdir}}).status, 201);
-  const Answer missing = start_run("b", "cpu", {{"workdir", workdir},
-                                                {"command", json::array{"python", "trian.py"}}});
+  const Answer missing =
+      start_run("b", "cpu", {{"workdir", workdir}, {"command", json::array{"python", "trian.py"}}});
   EXPECT_EQ(missing.code(), "script_missing");
-  EXPECT_EQ(start_run("c", "cpu", {{"workdir", json::object{{"digest", std::string(64, 'a')}}}}).code(),
-            "workdir_unknown");
+  EXPECT_EQ(
+      start_run("c", "cpu", {{"workdir", json::object{{"digest", std::string(64, 'a')}}}}).code(),
+      "workdir_unknown");
   // Another project does not get a run from a digest it only knows by name.
   token_ = new_account("other");
   EXPECT_EQ(start_run("d", "cpu", {{"workdir", workdir}}).code(), "workdir_unknown");
   // Its node may fetch what is placed on it.
   EXPECT_EQ(call("GET", "/agent/v1/workdirs/" + digest, {}, node_key_).text, "train.py,data/a.txt");
   EXPECT_EQ(call("GET", "/agent/v1/workdirs/" + std::string(64, 'b'), {}, node_key_).status, 404);
-  EXPECT_EQ(post("/v1/runs", {{"name", "t"}, {"template", "poem"}}).code(), "template_data_missing");
+  EXPECT_EQ(post("/v1/runs", {{"name", "t"}, {"template", "poem"}}).code(),
+            "template_data_missing");
 }
 
 TEST_F(InputTest, SwitchRefusals) {
@@ -92,7 +103,8 @@ TEST_F(InputTest, SwitchRefusals) {
   EXPECT_EQ(post("/v1/runs/demo/switch", {{"chip", "sim-x"}}).code(), "chip_unknown");
   EXPECT_EQ(post("/v1/runs/demo/switch", {{"chip", "cpu"}}).code(), "switch_to_same");
   EXPECT_EQ(post("/v1/runs/demo/switch", {{"chip", "lonely"}}).code(), "variant_missing");
-  EXPECT_EQ(post("/v1/runs/demo/switch", {{"chip", "sim-b"}, {"count", 2}}).code(), "count_exceeds_total");
+  EXPECT_EQ(post("/v1/runs/demo/switch", {{"chip", "sim-b"}, {"count", 2}}).code(),
+            "count_exceeds_total");
   EXPECT_EQ(post("/v1/runs/demo/switch", {{"chip", "sim-a"}, {"verify_steps", 0}}).code(),
             "verify_steps_invalid");
   EXPECT_EQ(post("/v1/runs/nobody/switch", {{"chip", "sim-a"}}).code(), "run_unknown");
@@ -117,11 +129,15 @@ TEST_F(InputTest, TokensOfEachKindOpenOnlyTheirOwnDoors) {
   EXPECT_EQ(call("GET", "/v1/nodes", {}, "admin").status, 200) << "who runs it sees its machines";
   EXPECT_EQ(call("POST", "/v1/accounts", {{"name", "x"}}, token_).status, 401);
   EXPECT_EQ(call("GET", "/agent/v1/desired?wait_s=0", {}, token_).status, 401);
-  EXPECT_EQ(call("POST", "/agent/v1/enrol", {{"join_token", "no"}, {"name", "n"}, {"protocol", 1}}).code(),
+  EXPECT_EQ(call("POST", "/agent/v1/enrol", {{"join_token", "no"}, {"name", "n"}, {"protocol", 1}})
+                .code(),
             "join_token_invalid");
-  EXPECT_EQ(call("POST", "/agent/v1/enrol", {{"join_token", "join"}, {"name", "n"}, {"protocol", 9}}).code(),
-            "protocol_unknown");
-  for (const char* open : {"/healthz", "/readyz", "/v1/chips", "/v1/offers", "/v1/templates", "/v1/images"}) {
+  EXPECT_EQ(
+      call("POST", "/agent/v1/enrol", {{"join_token", "join"}, {"name", "n"}, {"protocol", 9}})
+          .code(),
+      "protocol_unknown");
+  for (const char* open :
+       {"/healthz", "/readyz", "/v1/chips", "/v1/offers", "/v1/templates", "/v1/images"}) {
     EXPECT_EQ(call("GET", open).status, 200) << open;
   }
   // Nothing secret is stored as it is.
@@ -161,8 +177,8 @@ TEST_F(InputTest, ForeignThingsAnswerFourOhFour) {
 }
 
 TEST_F(InputTest, IdempotencyKeys) {
-  const json::object body{{"name", "demo"}, {"image", "torch"}, {"chip", "cpu"},
-                          {"command", json::array{"true"}}};
+  const json::object body{
+      {"name", "demo"}, {"image", "torch"}, {"chip", "cpu"}, {"command", json::array{"true"}}};
   const net::Headers key{{"Idempotency-Key", "k1"}};
   const Answer first = call("POST", "/v1/runs", body, token_, key);
   ASSERT_EQ(first.status, 201);
@@ -191,7 +207,8 @@ TEST_F(InputTest, ListsComeInPages) {
   const json::object first = get("/v1/runs?limit=2").body;
   ASSERT_EQ(json::array_at(first, "items").size(), 2u);
   EXPECT_EQ(json::string_at(json::array_at(first, "items").at(0).as_object(), "name"), "c");
-  const json::object second = get("/v1/runs?limit=2&cursor=" + json::string_at(first, "next_cursor")).body;
+  const json::object second =
+      get("/v1/runs?limit=2&cursor=" + json::string_at(first, "next_cursor")).body;
   ASSERT_EQ(json::array_at(second, "items").size(), 1u);
   EXPECT_TRUE(second.at("next_cursor").is_null());
   EXPECT_EQ(json::array_at(get("/v1/runs?state=queued").body, "items").size(), 3u);

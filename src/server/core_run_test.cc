@@ -1,5 +1,5 @@
-// A run from POST to its bill, over the Core with a hand-made node: what it costs to the micro-yuan,
-// what a crash, a vanished chip, a silent node and an empty wallet do to it.
+// A run from POST to its bill, over the Core with a hand-made node: what it costs to the
+// micro-yuan, what a crash, a vanished chip, a silent node and an empty wallet do to it.
 #include "server/core_test.h"
 
 #include <fmt/format.h>
@@ -16,8 +16,8 @@ TEST_F(RunTest, FromQueuedToFinishedAndBilledToTheMicroYuan) {
   ASSERT_EQ(made.status, 201) << made.text;
   EXPECT_EQ(json::string_at(made.body, "state"), "queued");
   ASSERT_TRUE(until_state("demo", "running"));
-  const std::string backend = json::string_at(json::object_at(current("demo").spec, "environment"),
-                                              "ANYCHIP_BACKEND");
+  const std::string backend =
+      json::string_at(json::object_at(current("demo").spec, "environment"), "ANYCHIP_BACKEND");
   EXPECT_EQ(backend, "cpu");
   EXPECT_EQ(json::array_at(current("demo").spec, "command").at(3).as_string(), "cpu");
   train(current("demo"), 1, 40);
@@ -75,7 +75,8 @@ TEST_F(RunTest, BillingEndsAtTheStopRequest) {
   exit(current("demo"), 75);
   ASSERT_TRUE(until_state("demo", "stopped"));
   EXPECT_EQ(json::int_at(leg("demo", 0), "metered_us"), ran_at_request);
-  EXPECT_NE(json::string_at(run("demo"), "state_reason").find("with a checkpoint"), std::string::npos);
+  EXPECT_NE(json::string_at(run("demo"), "state_reason").find("with a checkpoint"),
+            std::string::npos);
 }
 
 TEST_F(RunTest, StopIsBilledByTheServersWordWhenTheNodeHearsItLate) {
@@ -129,14 +130,16 @@ TEST_F(RunTest, AnErrorBeforeTheFirstStepIsNotTriedAgain) {
   ASSERT_TRUE(until_state("demo", "running"));
   round();
   send(current("demo"), "metrics",
-       "{\"event\":\"error\",\"reason\":\"checkpoint_foreign\",\"message\":\"the checkpoint was made "
+       "{\"event\":\"error\",\"reason\":\"checkpoint_foreign\",\"message\":\"the checkpoint was "
+       "made "
        "with another --seed\"}\n");
   exit(current("demo"), 1);
   ASSERT_TRUE(until_state("demo", "failed"));
   EXPECT_EQ(json::int_at(run("demo"), "restarts"), 0);
   EXPECT_EQ(json::string_at(run("demo"), "state_reason"),
             "the checkpoint was made with another --seed (exit code 1)");
-  EXPECT_FALSE(json::bool_at(leg("demo", 0), "voided")) << "a script of its own fault is billed for what it ran";
+  EXPECT_FALSE(json::bool_at(leg("demo", 0), "voided"))
+      << "a script of its own fault is billed for what it ran";
 }
 
 TEST_F(RunTest, LostSupervisorAndVanishedChipRestartOnAnEqualFreeDevice) {
@@ -149,8 +152,8 @@ TEST_F(RunTest, LostSupervisorAndVanishedChipRestartOnAnEqualFreeDevice) {
   ASSERT_TRUE(until([&] { return legs("demo").size() == 2; }));
   ASSERT_TRUE(until_state("demo", "running"));
   train(current("demo"), 5, 12);
-  const std::string device = std::string(
-      json::array_at(current("demo").spec, "device_ids").at(0).as_string());
+  const std::string device =
+      std::string(json::array_at(current("demo").spec, "device_ids").at(0).as_string());
   lost_devices_.insert(device);
   ASSERT_TRUE(until([&] { return legs("demo").size() == 3; }));
   ASSERT_TRUE(until_state("demo", "running"));
@@ -183,8 +186,9 @@ TEST_F(RunTest, ASilentNodeMakesTheRunLostBillingStandsAndItIsAdoptedWhenItRetur
   for (int i = 0; i < 80; ++i) round(seconds(1));
   EXPECT_EQ(state("demo"), "lost");
   EXPECT_EQ(json::int_at(leg("demo", 0), "metered_us"), proved);
-  EXPECT_EQ(json::string_at(json::array_at(get("/v1/nodes").body, "items").at(0).as_object(), "state"),
-            "lost");
+  EXPECT_EQ(
+      json::string_at(json::array_at(get("/v1/nodes").body, "items").at(0).as_object(), "state"),
+      "lost");
   EXPECT_EQ(post("/v1/runs/demo/switch", {{"chip", "sim-b"}}).code(), "node_lost");
   is_answering_ = true;
   ASSERT_TRUE(until_state("demo", "running"));

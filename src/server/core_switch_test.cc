@@ -1,5 +1,5 @@
-// The switch over the Core with a hand-made node: the eight steps, the way back at each of them, the
-// user changing their mind.
+// The switch over the Core with a hand-made node: the eight steps, the way back at each of them,
+// the user changing their mind.
 #include "server/core_test.h"
 
 #include <fmt/format.h>
@@ -18,7 +18,9 @@ class SwitchTest : public CoreTest {
   }
   std::string switch_state() { return json::string_at(last_switch("demo"), "state"); }
   std::string step() { return json::string_at(last_switch("demo"), "step_name"); }
-  bool until_step(const std::string& name) { return until([&] { return step() == name; }); }
+  bool until_step(const std::string& name) {
+    return until([&] { return step() == name; });
+  }
   // The device ids that are leased, with their holder: never one twice is the table's key.
   std::map<std::string, std::string> leases() {
     std::map<std::string, std::string> held;
@@ -35,8 +37,8 @@ class SwitchTest : public CoreTest {
 TEST_F(SwitchTest, AWholeSwitch) {
   begin();
   const std::string disk = json::string_at(container(old_).spec, "system_disk");
-  const std::string data =
-      json::string_at(json::array_at(container(old_).spec, "volumes").at(0).as_object(), "volume_id");
+  const std::string data = json::string_at(
+      json::array_at(container(old_).spec, "volumes").at(0).as_object(), "volume_id");
   const Answer asked = post("/v1/runs/demo/switch", {{"chip", "sim-a"}});
   ASSERT_EQ(asked.status, 202) << asked.text;
   EXPECT_EQ(json::string_at(asked.body, "step_name"), "prepare");
@@ -67,14 +69,16 @@ TEST_F(SwitchTest, AWholeSwitch) {
   EXPECT_EQ(leases().size(), 1u);
   std::vector<int64_t> steps;
   for (const json::value& entry : json::array_at(done, "timeline")) {
-    if (entry.as_object().at("step").is_int64()) steps.push_back(json::int_at(entry.as_object(), "step"));
+    if (entry.as_object().at("step").is_int64())
+      steps.push_back(json::int_at(entry.as_object(), "step"));
   }
   EXPECT_EQ(steps, (std::vector<int64_t>{1, 2, 3, 4, 5, 6, 7, 8}));
   // Both legs are billed by their own clocks, the old one up to its stop request.
   exit(target, 0);
   ASSERT_TRUE(until_state("demo", "finished"));
   const json::object first = leg("demo", 0), second = leg("demo", 1);
-  EXPECT_EQ(json::int_at(first, "cost_micros"), 120'000 * json::int_at(first, "metered_us") / 3'600'000'000);
+  EXPECT_EQ(json::int_at(first, "cost_micros"),
+            120'000 * json::int_at(first, "metered_us") / 3'600'000'000);
   EXPECT_EQ(json::int_at(second, "cost_micros"),
             8'640'000 * json::int_at(second, "metered_us") / 3'600'000'000);
   const json::object compared = get("/v1/runs/demo/compare").body;
@@ -85,7 +89,8 @@ TEST_F(SwitchTest, AWholeSwitch) {
 
 TEST_F(SwitchTest, AtStepIsPassedOnAtOnceAndTheOldLegStopsByItself) {
   begin();
-  EXPECT_EQ(post("/v1/runs/demo/switch", {{"chip", "sim-a"}, {"at_step", 40}}).code(), "at_step_passed");
+  EXPECT_EQ(post("/v1/runs/demo/switch", {{"chip", "sim-a"}, {"at_step", 40}}).code(),
+            "at_step_passed");
   ASSERT_EQ(post("/v1/runs/demo/switch", {{"chip", "sim-a"}, {"at_step", 60}}).status, 202);
   ASSERT_TRUE(until_step("checkpoint"));
   rounds(4);
@@ -123,7 +128,8 @@ TEST_F(SwitchTest, NotANumberFallsBackToo) {
   begin();
   ASSERT_EQ(post("/v1/runs/demo/switch", {{"chip", "sim-a"}}).status, 202);
   ASSERT_TRUE(until_step("verify"));
-  send(current("demo"), "metrics", "{\"t\":1800000100.0,\"step\":41,\"loss\":NaN,\"step_s\":0.1}\n");
+  send(current("demo"), "metrics",
+       "{\"t\":1800000100.0,\"step\":41,\"loss\":NaN,\"step_s\":0.1}\n");
   ASSERT_TRUE(until([&] { return switch_state() == "fell_back"; }));
   EXPECT_EQ(json::string_at(last_switch("demo"), "reason"),
             "the loss of step 1 after the switch is not a finite number");

@@ -1,5 +1,5 @@
-// For tests of the Core: a small catalogue, a clock that stands until moved, a store in memory, and a
-// hand-made node that does what Desired says at once, unless told otherwise.
+// For tests of the Core: a small catalogue, a clock that stands until moved, a store in memory, and
+// a hand-made node that does what Desired says at once, unless told otherwise.
 #pragma once
 
 #include <filesystem>
@@ -67,12 +67,17 @@ class CoreTest : public testing::Test {
 
   Answer call(const std::string& method, const std::string& target, const json::object& body = {},
               const std::string& token = "", net::Headers headers = {}, bool is_last_try = false);
+  // How a request reaches the Core, and its tick: a test with a process overrides both.
+  virtual net::Outcome deliver(net::Request request, bool is_last_try);
+  virtual void tick() { core_->tick(); }
+  void make_root();
   Answer get(const std::string& target) { return call("GET", target, {}, token_); }
   Answer post(const std::string& target, const json::object& body = {}) {
     return call("POST", target, body, token_);
   }
   std::string new_account(const std::string& name);  // its token
-  Answer start_run(const std::string& name, const std::string& chip = "cpu", json::object more = {});
+  Answer start_run(const std::string& name, const std::string& chip = "cpu",
+                   json::object more = {});
   json::object run(const std::string& name) { return get("/v1/runs/" + name).body; }
   std::string state(const std::string& name) { return json::string_at(run(name), "state"); }
   json::array legs(const std::string& name) { return json::array_at(run(name), "legs"); }

@@ -82,7 +82,7 @@ std::set<std::string> Answer::codes() const {
   return all;
 }
 
-void CoreTest::SetUp() {
+void CoreTest::make_root() {
   std::string pattern = (fs::temp_directory_path() / "anychip-core-XXXXXX").string();
   ASSERT_NE(mkdtemp(pattern.data()), nullptr);
   root_ = pattern;
@@ -93,6 +93,10 @@ void CoreTest::SetUp() {
   write(root_ / "catalog/images/torch.yaml", kImage);
   write(root_ / "catalog/templates/poem.yaml", kTemplate);
   write(root_ / "catalog/templates/poem/train.py", "pass\n");
+}
+
+void CoreTest::SetUp() {
+  make_root();
   auto loaded = catalog::Catalog::load(root_.string(), (root_ / "share").string());
   ASSERT_TRUE(loaded.has_value()) << loaded.error().to_string();
   catalog_ = std::move(*loaded);
@@ -113,6 +117,15 @@ void CoreTest::TearDown() {
   fs::remove_all(root_);
 }
 
+net::Outcome CoreTest::deliver(net::Request request, bool is_last_try) {
+  std::optional<net::Outcome> outcome;
+  const std::string target = request.target;
+  core_->handle(std::move(request), is_last_try,
+                [&](net::Outcome given) { outcome = std::move(given); });
+  EXPECT_TRUE(outcome.has_value()) << target << " was not answered";
+  return outcome ? std::move(*outcome) : net::Outcome(net::Response{});
+}
+
 Answer CoreTest::call(const std::string& method, const std::string& target,
                       const json::object& body, const std::string& token, net::Headers headers,
                       bool is_last_try) {
@@ -121,19 +134,18 @@ Answer CoreTest::call(const std::string& method, const std::string& target,
   request.target = target;
   request.headers = std::move(headers);
   if (!token.empty()) request.headers.emplace_back("Authorization", "Bearer " + token);
-  if (body.contains("@raw")) request.body = json::string_at(body, "@raw");
-  else if (method == "POST") request.body = json::serialize(body);
-  std::optional<net::Outcome> outcome;
-  core_->handle(std::move(request), is_last_try, [&](net::Outcome given) { outcome = std::move(given); });
+  if (body.contains("@raw"))
+    request.body = json::string_at(body, "@raw");
+  else if (method == "POST")
+    request.body = json::serialize(body);
+  const net::Outcome outcome = deliver(std::move(request), is_last_try);
   Answer answer;
-  EXPECT_TRUE(outcome.has_value()) << target << " was not answered";
-  if (!outcome) return answer;
-  if (const auto* waiting = std::get_if<net::Waiting>(&*outcome)) {
+  if (const auto* waiting = std::get_if<net::Waiting>(&outcome)) {
     answer.is_waiting = true;
     answer.status = waiting->otherwise.status;
     return answer;
   }
-  const net::Response& response = std::get<net::Response>(*outcome);
+  const net::Response& response = std::get<net::Response>(outcome);
   answer.status = response.status;
   answer.text = response.body;
   if (const auto parsed = json::parse(response.body); parsed && parsed->is_object()) {
@@ -172,8 +184,11 @@ json::object CoreTest::desired() {
 json::object CoreTest::make_report() {
   json::array devices, images, volumes, snapshots, instances;
   for (const auto& [id, chip] : {std::pair<std::string, std::string>{"cpu-0", "cpu"},
-                                 {"cpu-1", "cpu"}, {"sim-a-0", "sim-a"}, {"sim-a-1", "sim-a"},
-                                 {"sim-b-0", "sim-b"}, {"lonely-0", "lonely"}}) {
+                                 {"cpu-1", "cpu"},
+                                 {"sim-a-0", "sim-a"},
+                                 {"sim-a-1", "sim-a"},
+                                 {"sim-b-0", "sim-b"},
+                                 {"lonely-0", "lonely"}}) {
     devices.push_back(json::object{
         {"id", id}, {"chip", chip}, {"healthy", !lost_devices_.contains(id)}, {"note", ""}});
   }
@@ -181,30 +196,37 @@ json::object CoreTest::make_report() {
     volumes.push_back(json::object{{"volume_id", id}, {"state", seen}, {"used_bytes", 65536}});
   }
   for (const auto& [id, seen] : snapshots_) {
-    snapshots.push_back(json::object{{"snapshot_id", id}, {"state", seen}, {"size_bytes", 65536},
-                                     {"freeze_us", 1200}, {"error", seen == "failed" ? "EIO" : ""}});
+    snapshots.push_back(json::object{{"snapshot_id", id},
+                                     {"state", seen},
+                                     {"size_bytes", 65536},
+                                     {"freeze_us", 1200},
+                                     {"error", seen == "failed" ? "EIO" : ""}});
   }
   for (const auto& [id, seen] : containers_) {
-    json::object one{{"instance_id", id},
-                     {"generation", json::int_at(seen.spec, "generation")},
-                     {"phase", seen.phase},
-                     {"exit_code", seen.exit_code.value_or(0)},
-                     {"oom", seen.is_oom},
-                     {"supervisor_lost", seen.is_supervisor_lost},
-                     {"ran_us", seen.ran_us},
-                     {"streams_complete", seen.are_streams_sent},
-                     {"memory_peak_bytes", 1000},
-                     {"error", nullptr}};
+    json::object one{
+        {"instance_id", id},         {"generation", json::int_at(seen.spec, "generation")},
+        {"phase", seen.phase},       {"exit_code", seen.exit_code.value_or(0)},
+        {"oom", seen.is_oom},        {"supervisor_lost", seen.is_supervisor_lost},
+        {"ran_us", seen.ran_us},     {"streams_complete", seen.are_streams_sent},
+        {"memory_peak_bytes", 1000}, {"error", nullptr}};
     if (seen.stop_seen_ran_us) one["stop_seen_ran_us"] = *seen.stop_seen_ran_us;
     if (!seen.error.empty()) {
       one["error"] = json::object{{"reason", "broken"}, {"message", seen.error}};
     }
     instances.push_back(std::move(one));
   }
-  return {{"node_id", node_id_}, {"boot_id", boot_},       {"sequence", ++sequence_},
-          {"protocol", 1},       {"applied_version", 1},   {"devices", std::move(devices)},
-          {"pool_bytes", 1000},  {"pool_free_bytes", 500}, {"instant_snapshot", true},
-          {"images", images},    {"volumes", volumes},     {"snapshots", snapshots},
+  return {{"node_id", node_id_},
+          {"boot_id", boot_},
+          {"sequence", ++sequence_},
+          {"protocol", 1},
+          {"applied_version", 1},
+          {"devices", std::move(devices)},
+          {"pool_bytes", 1000},
+          {"pool_free_bytes", 500},
+          {"instant_snapshot", true},
+          {"images", images},
+          {"volumes", volumes},
+          {"snapshots", snapshots},
           {"instances", std::move(instances)}};
 }
 
@@ -225,17 +247,21 @@ void CoreTest::round(Duration pass) {
     for (const json::value& item : json::array_at(wanted, "snapshots")) {
       const json::object& snapshot = item.as_object();
       const bool is_gone = json::string_at(snapshot, "desired") == "gone";
-      snapshots_[json::string_at(snapshot, "snapshot_id")] =
-          is_gone ? "gone" : snapshots_failing_.empty() ? "ready" : "failed";
+      snapshots_[json::string_at(snapshot, "snapshot_id")] = is_gone ? "gone"
+                                                             : snapshots_failing_.empty()
+                                                                 ? "ready"
+                                                                 : "failed";
     }
     std::set<std::string> named;
     for (const json::value& item : json::array_at(wanted, "instances")) {
       const json::object& spec = item.as_object();
-      const std::string id = json::string_at(spec, "instance_id"), word = json::string_at(spec, "desired");
+      const std::string id = json::string_at(spec, "instance_id"),
+                        word = json::string_at(spec, "desired");
       named.insert(id);
       Container& seen = containers_[id];
       seen.spec = spec;
-      if (images_failing_.contains(json::string_at(spec, "variant")) && !seen.has_run && word != "gone") {
+      if (images_failing_.contains(json::string_at(spec, "variant")) && !seen.has_run &&
+          word != "gone") {
         seen.phase = "failed";
         seen.error = "the image cannot be built";
       } else if (word == "prepare") {
@@ -243,7 +269,8 @@ void CoreTest::round(Duration pass) {
       } else if (word == "run" && !seen.has_run) {
         seen.phase = "running";
         seen.has_run = true;
-      } else if ((word == "stop" || word == "gone") && seen.phase == "running" && !seen.stop_seen_ran_us) {
+      } else if ((word == "stop" || word == "gone") && seen.phase == "running" &&
+                 !seen.stop_seen_ran_us) {
         seen.stop_seen_ran_us = seen.ran_us;
         if (word == "stop" && obeys_stop_) exit(seen, 75);
       } else if (word == "gone") {
@@ -259,7 +286,7 @@ void CoreTest::round(Duration pass) {
     if (seen.phase == "running") seen.ran_us += pass.us;
   }
   if (is_answering_) report();
-  core_->tick();
+  tick();
 }
 
 bool CoreTest::until(const std::function<bool()>& holds) {

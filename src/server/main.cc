@@ -116,8 +116,8 @@ Result<int> run_server(const ServerMainOptions& options) {
   net::ServerOptions listen;
   listen.address = options.address;
   listen.port = options.port;
-  TRY(auto server, net::Server::start(listen, [&core](net::Request request, bool is_last_try,
-                                                      net::Done done) {
+  TRY(auto server,
+      net::Server::start(listen, [&core](net::Request request, bool is_last_try, net::Done done) {
         core->handle(std::move(request), is_last_try, std::move(done));
       }));
   Waker waker{server.get()};

@@ -43,7 +43,8 @@ StepRow read_step(fleet::Leg& leg, const json::object& line) {
   row.step_s = finite_at(line, "step_s").value_or(0);
   row.tokens_s = finite_at(line, "tokens_s").value_or(0);
   row.t = finite_at(line, "t").value_or(0);
-  row.memory_bytes = json::int_at(line, line.contains("device_bytes") ? "device_bytes" : "rss_bytes");
+  row.memory_bytes =
+      json::int_at(line, line.contains("device_bytes") ? "device_bytes" : "rss_bytes");
   leg.steps += 1;
   leg.fresh_steps += 1;
   if (!leg.first_step) {

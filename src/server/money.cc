@@ -22,13 +22,14 @@ Result<Funds> funds_of(store::Db& db, const AccountId& account) {
   funds.credit = Money{credit->integer(0)};
   TRY(const auto spent,
       db.query_one("SELECT SUM(l.cost_micros) FROM legs l JOIN runs r ON r.id = l.run_id "
-                   "JOIN projects p ON p.id = r.project_id WHERE p.account_id = ?", account));
+                   "JOIN projects p ON p.id = r.project_id WHERE p.account_id = ?",
+                   account));
   funds.spent = Money{spent->integer(0)};
-  static const std::string rate_text =
-      fmt::format("SELECT SUM(i.price_micros_per_hour) FROM instances i JOIN runs r ON r.id = "
-                  "i.run_id JOIN projects p ON p.id = r.project_id WHERE p.account_id = ? AND "
-                  "i.is_closed = 0 AND i.desired IN ('prepare', 'run') AND r.state NOT IN {}",
-                  kLive);
+  static const std::string rate_text = fmt::format(
+      "SELECT SUM(i.price_micros_per_hour) FROM instances i JOIN runs r ON r.id = "
+      "i.run_id JOIN projects p ON p.id = r.project_id WHERE p.account_id = ? AND "
+      "i.is_closed = 0 AND i.desired IN ('prepare', 'run') AND r.state NOT IN {}",
+      kLive);
   TRY(const auto rate, db.query_one(rate_text, account));
   funds.rate = RatePerHour{rate->integer(0)};
   return funds;
@@ -50,7 +51,8 @@ Result<std::optional<fleet::Refusal>> refuse_unfunded(Call& call, RatePerHour pr
 Status stop_what_is_not_paid(store::Db& db, const Shared& shared) {
   static const std::string text = fmt::format(
       "SELECT r.id, p.account_id FROM runs r JOIN projects p ON p.id = r.project_id "
-      "WHERE r.state NOT IN {} AND r.stop_cause = '' ORDER BY r.id", kLive);
+      "WHERE r.state NOT IN {} AND r.stop_cause = '' ORDER BY r.id",
+      kLive);
   TRY(const auto found, db.query(text));
   for (const store::Row& row : found) {
     TRY(const Funds funds, funds_of(db, AccountId{row.text(1)}));

@@ -1,4 +1,5 @@
-// What an account has left. The ledger comes with "money"; until then it is credit less metered cost.
+// What an account has left. The ledger comes with "money"; until then it is credit less metered
+// cost.
 #pragma once
 
 #include "base/money.h"
@@ -9,7 +10,9 @@ namespace anychip::server {
 struct Funds {
   Money credit, spent;
   RatePerHour rate;  // of everything that runs or is about to
-  Money balance() const { return {credit.micros > spent.micros ? credit.micros - spent.micros : 0}; }
+  Money balance() const {
+    return {credit.micros > spent.micros ? credit.micros - spent.micros : 0};
+  }
 };
 Result<Funds> funds_of(store::Db& db, const AccountId& account);
 

@@ -25,7 +25,8 @@ Result<std::vector<LegLog>> logs_of(store::Db& db, const RunId& run) {
       db.query("SELECT l.id, l.leg_index, COALESCE(s.stored_bytes, 0), COALESCE(i.is_closed, 1) OR "
                "COALESCE(i.are_streams_sent, 0) FROM legs l LEFT JOIN streams s ON s.leg_id = l.id "
                "AND s.stream = 'log' LEFT JOIN instances i ON i.id = l.instance_id "
-               "WHERE l.run_id = ? ORDER BY l.leg_index", run));
+               "WHERE l.run_id = ? ORDER BY l.leg_index",
+               run));
   std::vector<LegLog> logs;
   for (const store::Row& row : found) {
     logs.push_back({LegId{row.text(0)}, row.integer(1), row.integer(2), row.integer(3) != 0});
@@ -45,7 +46,8 @@ Result<std::string> read_log(store::Db& db, const LegId& leg, int64_t offset, in
   TRY(const auto found,
       db.query("SELECT start, data FROM log_chunks WHERE leg_id = ? AND start >= (SELECT "
                "COALESCE(MAX(start), 0) FROM log_chunks WHERE leg_id = ? AND start <= ?) AND start "
-               "< ? ORDER BY start", leg, leg, offset, offset + bytes_max));
+               "< ? ORDER BY start",
+               leg, leg, offset, offset + bytes_max));
   std::string text;
   for (const store::Row& row : found) {
     const std::string data = row.text(1);
@@ -87,7 +89,8 @@ Result<LogRead> read_logs(store::Db& db, const std::vector<LegLog>& logs, int64_
 Result<net::Outcome> get_logs(Call& call) {
   TRY(const int64_t after, query_int(call.request, "after", 0, 0, kOffsetMost));
   TRY(const int64_t leg, query_int(call.request, "leg", -1, 0, 1'000'000));
-  TRY(const int64_t limit, query_int(call.request, "limit_bytes", kLogBytesDefault, 1, kLogBytesMost));
+  TRY(const int64_t limit,
+      query_int(call.request, "limit_bytes", kLogBytesDefault, 1, kLogBytesMost));
   TRY(const int64_t wait_s, query_int(call.request, "wait_s", 0, 0, kWaitMost_s));
   TRY(const fleet::Run run, get_run_row(call, call.parameters[0]));
   TRY(auto logs, logs_of(call.db, run.id));
@@ -113,8 +116,9 @@ Result<net::Outcome> list_metrics(Call& call) {
   const std::string only = leg >= 0 ? fmt::format("m.leg_index = {}", leg) : std::string(kOfCurve);
   TRY(const auto found,
       call.db.query("SELECT m.step, m.leg_index, m.loss, m.step_s, m.tokens_s, m.t, m.memory_bytes "
-                    "FROM metrics m WHERE m.run_id = ? AND m.step > ? AND " + only +
-                    " ORDER BY m.step LIMIT ?", run, after, limit));
+                    "FROM metrics m WHERE m.run_id = ? AND m.step > ? AND " +
+                        only + " ORDER BY m.step LIMIT ?",
+                    run, after, limit));
   json::array items;
   for (const store::Row& row : found) {
     items.push_back(json::object{{"step", row.integer(0)},

@@ -83,14 +83,18 @@ Status save_leases(store::Db& db, const fleet::Facts& before, const fleet::Facts
   for (const fleet::Device& device : after.devices) {
     const InstanceId old = lessee_before(device);
     if (old == device.lessee || old.empty()) continue;
-    TRY_VOID(db.execute("DELETE FROM device_leases WHERE node_id = ? AND device_id = ? "
-                        "AND instance_id = ?", device.node, device.id, old));
+    TRY_VOID(
+        db.execute("DELETE FROM device_leases WHERE node_id = ? AND device_id = ? "
+                   "AND instance_id = ?",
+                   device.node, device.id, old));
   }
   for (const fleet::Device& device : after.devices) {
     if (device.lessee.empty() || lessee_before(device) == device.lessee) continue;
     // The primary key is the last guard against leasing a device twice.
-    TRY_VOID(db.execute("INSERT INTO device_leases(node_id, device_id, instance_id) "
-                        "VALUES(?, ?, ?)", device.node, device.id, device.lessee));
+    TRY_VOID(
+        db.execute("INSERT INTO device_leases(node_id, device_id, instance_id) "
+                   "VALUES(?, ?, ?)",
+                   device.node, device.id, device.lessee));
   }
   return {};
 }
@@ -140,9 +144,10 @@ Result<fleet::Facts> load_facts(store::Db& db, const RunId& run) {
 
 Status tell(store::Db& db, const Shared& shared, const RunId& run, std::string_view kind,
             std::string_view message) {
-  return db.execute("INSERT INTO events(run_id, seq, at, kind, message, data) VALUES(?, "
-                    "(SELECT COALESCE(MAX(seq), 0) + 1 FROM events WHERE run_id = ?), ?, ?, ?, '{}')",
-                    run, run, shared.now(), kind, message);
+  return db.execute(
+      "INSERT INTO events(run_id, seq, at, kind, message, data) VALUES(?, "
+      "(SELECT COALESCE(MAX(seq), 0) + 1 FROM events WHERE run_id = ?), ?, ?, ?, '{}')",
+      run, run, shared.now(), kind, message);
 }
 
 Status bump_desired(store::Db& db, const NodeId& node) {
@@ -186,7 +191,8 @@ Result<fleet::Facts> change_run(store::Db& db, const Shared& shared, const RunId
 Status reconcile_node_runs(store::Db& db, const Shared& shared, const NodeId& node) {
   TRY(const auto found,
       db.query("SELECT DISTINCT run_id FROM instances WHERE node_id = ? AND is_closed = 0 "
-               "ORDER BY run_id", node));
+               "ORDER BY run_id",
+               node));
   for (const store::Row& row : found) {
     TRY_VOID(change_run(db, shared, RunId{row.text(0)}, {}));
   }

@@ -16,8 +16,8 @@ Result<bool> is_news(store::Db& db, const NodeId& node, const std::string& boot,
   TRY(const auto found, db.query_one("SELECT boot_id, sequence FROM nodes WHERE id = ?", node));
   if (!found) return false;
   if (found->text(0) == boot) return sequence > found->integer(1);
-  TRY(const auto old, db.query_one("SELECT 1 FROM node_boots WHERE node_id = ? AND boot_id = ?",
-                                   node, boot));
+  TRY(const auto old,
+      db.query_one("SELECT 1 FROM node_boots WHERE node_id = ? AND boot_id = ?", node, boot));
   return !old.has_value();  // a boot before the present one speaks no more
 }
 
@@ -25,13 +25,14 @@ Status apply_node(store::Db& db, const Shared& shared, const NodeId& node,
                   const json::object& report) {
   const WallTime now = shared.now();
   const std::string boot = json::string_at(report, "boot_id");
-  TRY_VOID(db.execute("INSERT INTO node_boots(node_id, boot_id) VALUES(?, ?) ON CONFLICT DO NOTHING",
-                      node, boot));
+  TRY_VOID(db.execute(
+      "INSERT INTO node_boots(node_id, boot_id) VALUES(?, ?) ON CONFLICT DO NOTHING", node, boot));
   TRY(const auto before, db.query_one("SELECT state FROM nodes WHERE id = ?", node));
   const bool was_lost = before && before->text(0) != "ready";
   if (was_lost) log::info("server.node_returned", {{"node", node.text}});
   return db.execute(
-      "UPDATE nodes SET state = 'ready', boot_id = ?, sequence = ?, last_seen_at = ?, ready_since = "
+      "UPDATE nodes SET state = 'ready', boot_id = ?, sequence = ?, last_seen_at = ?, ready_since "
+      "= "
       "CASE WHEN state = 'ready' THEN ready_since ELSE ? END, applied_version = ?, pool_bytes = ?, "
       "pool_free_bytes = ?, instant_snapshot = ? WHERE id = ?",
       boot, json::int_at(report, "sequence"), now, now, json::int_at(report, "applied_version"),
@@ -42,17 +43,21 @@ Status apply_node(store::Db& db, const Shared& shared, const NodeId& node,
 // The list of devices is whole: one that is not in it is gone.
 Status apply_devices(store::Db& db, const NodeId& node, const json::object& report) {
   if (!report.contains("devices")) return {};
-  TRY_VOID(db.execute("UPDATE devices SET is_healthy = 0, note = 'not reported any more' "
-                      "WHERE node_id = ?", node));
+  TRY_VOID(
+      db.execute("UPDATE devices SET is_healthy = 0, note = 'not reported any more' "
+                 "WHERE node_id = ?",
+                 node));
   for (const json::value& item : json::array_at(report, "devices")) {
     if (!item.is_object()) continue;
     const json::object& device = item.get_object();
     const std::string id = json::string_at(device, "id"), chip = json::string_at(device, "chip");
     if (id.empty()) continue;
     TRY_VOID(db.execute(
-        "INSERT INTO devices(node_id, id, chip, is_healthy, note) VALUES(?, ?, ?, ?, ?) ON CONFLICT("
+        "INSERT INTO devices(node_id, id, chip, is_healthy, note) VALUES(?, ?, ?, ?, ?) ON "
+        "CONFLICT("
         "node_id, id) DO UPDATE SET chip = excluded.chip, is_healthy = excluded.is_healthy, "
-        "note = excluded.note", node, id, chip, json::bool_at(device, "healthy") && !chip.empty(),
+        "note = excluded.note",
+        node, id, chip, json::bool_at(device, "healthy") && !chip.empty(),
         json::string_at(device, "note")));
   }
   return {};
@@ -100,8 +105,9 @@ Status apply_snapshots(store::Db& db, const NodeId& node, const json::object& re
   for (const json::value& item : json::array_at(report, "snapshots")) {
     if (!item.is_object()) continue;
     const json::object& seen = item.get_object();
-    TRY(auto snapshot, rows::select_one<fleet::Snapshot>(db, "id = ? AND node_id = ?",
-                                                         json::string_at(seen, "snapshot_id"), node));
+    TRY(auto snapshot,
+        rows::select_one<fleet::Snapshot>(db, "id = ? AND node_id = ?",
+                                          json::string_at(seen, "snapshot_id"), node));
     fleet::SnapshotState state{};
     if (!snapshot || !fleet::parse(json::string_at(seen, "state"), state)) continue;
     const fleet::Snapshot before = *snapshot;
@@ -145,8 +151,9 @@ Status apply_instances(store::Db& db, const Shared& shared, const NodeId& node,
   for (const json::value& item : json::array_at(report, "instances")) {
     if (!item.is_object()) continue;
     const json::object& seen = item.get_object();
-    TRY(auto instance, rows::select_one<fleet::Instance>(db, "id = ? AND node_id = ?",
-                                                         json::string_at(seen, "instance_id"), node));
+    TRY(auto instance,
+        rows::select_one<fleet::Instance>(db, "id = ? AND node_id = ?",
+                                          json::string_at(seen, "instance_id"), node));
     fleet::Observation observation;
     if (!instance || !read_observation(seen, observation)) continue;
     const fleet::Instance before = *instance;

@@ -25,8 +25,11 @@ std::optional<fleet::Target> resolve_target(const catalog::Catalog& catalog,
   if (!image) refuse(refusals, image.error(), "/image");
   if (count < 1 || count > kCountMax) {
     refuse(refusals,
-           Error{Code::kInvalidArgument, "count_invalid",
-                 fmt::format("count must be at least 1, not {}", count), {}, {}},
+           Error{Code::kInvalidArgument,
+                 "count_invalid",
+                 fmt::format("count must be at least 1, not {}", count),
+                 {},
+                 {}},
            "/count");
   }
   if (!chip || !image) return std::nullopt;
@@ -34,8 +37,11 @@ std::optional<fleet::Target> resolve_target(const catalog::Catalog& catalog,
   if (!variant) refuse(refusals, variant.error(), "/chip");
   if ((*chip)->price.micros == 0) {
     refuse(refusals,
-           Error{Code::kFailedPrecondition, "price_unknown",
-                 fmt::format("{} has no price here, so it is not offered", (*chip)->id), {}, {}},
+           Error{Code::kFailedPrecondition,
+                 "price_unknown",
+                 fmt::format("{} has no price here, so it is not offered", (*chip)->id),
+                 {},
+                 {}},
            "/chip");
   }
   if (refusals.size() != before) return std::nullopt;
@@ -53,11 +59,11 @@ std::optional<fleet::Target> resolve_target(const catalog::Catalog& catalog,
 
 Result<fleet::Run> get_run_row(Call& call, const std::string& id_or_name) {
   const bool is_id = is_id_text(RunId::kPrefix, id_or_name);
-  TRY(auto found, rows::select_one<fleet::Run>(
-                      call.db,
-                      is_id ? "project_id = ? AND deleted_at IS NULL AND id = ?"
-                            : "project_id = ? AND deleted_at IS NULL AND name = ?",
-                      call.who.project, id_or_name));
+  TRY(auto found,
+      rows::select_one<fleet::Run>(call.db,
+                                   is_id ? "project_id = ? AND deleted_at IS NULL AND id = ?"
+                                         : "project_id = ? AND deleted_at IS NULL AND name = ?",
+                                   call.who.project, id_or_name));
   if (!found) {
     return fail(Code::kNotFound, "run_unknown", fmt::format("there is no run {}", id_or_name),
                 "see `anychip ps`");

@@ -1,5 +1,5 @@
-// The schema holds exactly the fields that fleet/types.h visits, in their order, and a row comes back as
-// it went in.
+// The schema holds exactly the fields that fleet/types.h visits, in their order, and a row comes
+// back as it went in.
 #include <algorithm>
 
 #include "server/rows.h"
@@ -22,8 +22,8 @@ class RowsTest : public testing::Test {
   void expect_columns() {
     store_->read([](store::Db& db) {
       std::vector<std::string> in_table;
-      const auto found = db.query("SELECT name FROM pragma_table_info(?) ORDER BY cid",
-                                  rows::Table<T>::kName);
+      const auto found =
+          db.query("SELECT name FROM pragma_table_info(?) ORDER BY cid", rows::Table<T>::kName);
       ASSERT_TRUE(found.has_value()) << found.error().to_string();
       for (const store::Row& row : *found) in_table.push_back(row.text(0));
       EXPECT_EQ(in_table, rows::columns<T>()) << rows::Table<T>::kName;

@@ -30,10 +30,17 @@ struct Wish {
 };
 
 bool is_name(std::string_view name) {
-  if (name.empty() || name.size() > 63 || name.front() == '-' || name.starts_with("run_")) return false;
+  if (name.empty() || name.size() > 63 || name.front() == '-' || name.starts_with("run_"))
+    return false;
   return std::all_of(name.begin(), name.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.';
   });
+}
+
+// What an exec can carry: no NUL, and not without bounds.
+bool is_word(std::string_view word) {
+  constexpr size_t kWordBytesMax = 64 << 10;
+  return word.size() <= kWordBytesMax && word.find('\0') == std::string_view::npos;
 }
 
 class Checker {
@@ -60,8 +67,8 @@ class Checker {
 
   void refuse(Code code, std::string reason, std::string message, std::string pointer,
               std::string hint = {}) {
-    refusals_.push_back({code, std::move(reason), std::move(message), std::move(hint),
-                         std::move(pointer)});
+    refusals_.push_back(
+        {code, std::move(reason), std::move(message), std::move(hint), std::move(pointer)});
   }
   void refuse(const Error& error, std::string pointer) {
     refuse(error.code, error.reason, error.message, std::move(pointer), error.hint);
@@ -126,18 +133,24 @@ class Checker {
       error.fields.push_back({std::move(pointer), std::move(message)});
       return tl::unexpected(std::move(error));
     };
-    if (const auto* command = body.if_contains("command"); command != nullptr && !command->is_null()) {
+    if (const auto* command = body.if_contains("command");
+        command != nullptr && !command->is_null()) {
       if (!command->is_array()) return wrong("/command", "'command' must be a list of strings");
       run.command.clear();
       for (const json::value& word : command->get_array()) {
         if (!word.is_string()) return wrong("/command", "'command' must be a list of strings");
+        if (!is_word(word.get_string())) {
+          return wrong("/command", "a word of 'command' is too long or holds a NUL byte");
+        }
         run.command.emplace_back(word.get_string());
       }
     }
-    if (const auto* names = body.if_contains("environment"); names != nullptr && !names->is_null()) {
+    if (const auto* names = body.if_contains("environment");
+        names != nullptr && !names->is_null()) {
       if (!names->is_object()) return wrong("/environment", "'environment' must be an object");
       for (const auto& [name, text] : names->get_object()) {
-        if (!text.is_string() || name.empty() || name.find('=') != std::string_view::npos) {
+        if (!text.is_string() || name.empty() || name.find('=') != std::string_view::npos ||
+            !is_word(name) || !is_word(text.get_string())) {
           return wrong("/environment", "'environment' holds names and strings");
         }
         run.environment[name] = std::string(text.get_string());
@@ -149,7 +162,8 @@ class Checker {
   void check_range(int64_t number, int64_t least, int64_t most, std::string_view field) {
     if (number >= least && number <= most) return;
     refuse(Code::kInvalidArgument, "field_invalid",
-           fmt::format("'{}' must be from {} to {}", field, least, most), fmt::format("/{}", field));
+           fmt::format("'{}' must be from {} to {}", field, least, most),
+           fmt::format("/{}", field));
   }
 
   Status check_name(const Wish& wish) {
@@ -157,14 +171,18 @@ class Checker {
     if (!is_name(name)) {
       refuse(Code::kInvalidArgument, "name_invalid",
              fmt::format("'{}' is no name: 1 to 63 of a-z 0-9 - _ . and not beginning with '-' or "
-                         "'run_'", name), "/name");
+                         "'run_'",
+                         name),
+             "/name");
       return {};
     }
     TRY(const auto taken, call_.db.query_one("SELECT 1 FROM runs WHERE project_id = ? AND name = ? "
-                                             "AND deleted_at IS NULL", call_.who.project, name));
+                                             "AND deleted_at IS NULL",
+                                             call_.who.project, name));
     if (taken) {
-      refuse(Code::kAlreadyExists, "name_taken", fmt::format("a run named {} is there already", name),
-             "/name", "take another name, or remove it with `anychip down`");
+      refuse(Code::kAlreadyExists, "name_taken",
+             fmt::format("a run named {} is there already", name), "/name",
+             "take another name, or remove it with `anychip down`");
     }
     return {};
   }
@@ -173,8 +191,8 @@ class Checker {
     std::string files = wish.template_files;
     if (wish.has_own_workdir) {
       TRY(const auto found, call_.db.query_one("SELECT files FROM workdirs WHERE digest = ? AND "
-                                               "project_id = ?", wish.run.workdir_digest,
-                                               call_.who.project));
+                                               "project_id = ?",
+                                               wish.run.workdir_digest, call_.who.project));
       if (!found) {
         refuse(Code::kNotFound, "workdir_unknown", "this workdir was not uploaded",
                "/workdir/digest", "POST it to /v1/workdirs first");
@@ -188,9 +206,8 @@ class Checker {
 
   void check_script(const Wish& wish, const std::string& files_json) {
     const auto& command = wish.run.command;
-    const auto script = std::find_if(command.begin(), command.end(), [](const std::string& word) {
-      return word.ends_with(".py");
-    });
+    const auto script = std::find_if(command.begin(), command.end(),
+                                     [](const std::string& word) { return word.ends_with(".py"); });
     if (script == command.end() || script->starts_with("/")) return;
     std::vector<std::string> files;
     rows::from_json_text(files_json, files);
@@ -204,8 +221,10 @@ class Checker {
   Status check_reference(Wish& wish) {
     if (wish.reference.empty()) return {};
     const auto found = find_run(call_, wish.reference);
-    if (!found) refuse(found.error(), "/reference_of");
-    else wish.run.reference_of = *found;
+    if (!found)
+      refuse(found.error(), "/reference_of");
+    else
+      wish.run.reference_of = *found;
     return {};
   }
 
@@ -225,8 +244,10 @@ Result<net::Outcome> create_run(Call& call) {
   fleet::Placement placement;
   if (target) {
     auto placed = fleet::place({target->chip, target->count, {}, {}}, facts.devices, facts.nodes);
-    if (placed) placement = std::move(*placed);
-    else checker.refuse(placed.error(), "/count");
+    if (placed)
+      placement = std::move(*placed);
+    else
+      checker.refuse(placed.error(), "/count");
     TRY(const auto unfunded, refuse_unfunded(call, target->price, "/chip"));
     if (unfunded) checker.refusals().push_back(*unfunded);
   }

@@ -15,9 +15,9 @@ template <class T, class View>
 Result<net::Outcome> page_by_id(Call& call, std::string_view from_project, View view) {
   TRY(const Page page, page_of(call.request));
   const std::string where = std::string(from_project) + " AND id < ? ORDER BY id DESC LIMIT ?";
-  TRY(const auto found, rows::select<T>(call.db, where, call.who.project,
-                                        page.cursor.empty() ? std::string("~") : page.cursor,
-                                        page.limit + 1));
+  TRY(const auto found,
+      rows::select<T>(call.db, where, call.who.project,
+                      page.cursor.empty() ? std::string("~") : page.cursor, page.limit + 1));
   json::array items;
   std::string next;
   for (const T& item : found) {
@@ -40,15 +40,15 @@ Result<net::Outcome> list_runs(Call& call) {
   const std::string state = call.request.query("state").value_or("");
   fleet::RunState parsed{};
   if (!state.empty() && !fleet::parse(state, parsed)) {
-    return fail(Code::kInvalidArgument, "query_invalid", fmt::format("'{}' is no state of a run", state),
+    return fail(Code::kInvalidArgument, "query_invalid",
+                fmt::format("'{}' is no state of a run", state),
                 "queued preparing running switching stopping stopped finished failed lost");
   }
   // `state` is one of our own words by now, so it may stand in the text.
   const std::string where = "project_id = ? AND deleted_at IS NULL" +
                             (state.empty() ? std::string() : " AND state = '" + state + "'");
-  return page_by_id<fleet::Run>(call, where, [&](const fleet::Run& run) {
-    return run_view(call.db, call.shared, run);
-  });
+  return page_by_id<fleet::Run>(
+      call, where, [&](const fleet::Run& run) { return run_view(call.db, call.shared, run); });
 }
 
 Result<net::Outcome> get_run(Call& call) {
@@ -69,21 +69,23 @@ Result<net::Outcome> stop_run(Call& call) {
 
 Result<net::Outcome> delete_run(Call& call) {
   TRY(const RunId id, find_run(call, call.parameters[0]));
-  TRY_VOID(change_run(call.db, call.shared, id,
-                      [](fleet::Facts& facts, const fleet::Context& context) -> Status {
-    if (!fleet::is_ended(facts.run.state)) {
-      return fail(Code::kFailedPrecondition, "run_active",
-                  fmt::format("run {} is {}", facts.run.name, name_of(facts.run.state)),
-                  "stop it first: `anychip stop`");
-    }
-    facts.run.deleted_at = context.now;
-    for (fleet::Volume& volume : facts.volumes) volume.is_wanted = false;
-    for (fleet::Snapshot& snapshot : facts.snapshots) snapshot.is_wanted = false;
-    return {};
-  }));
+  TRY_VOID(change_run(
+      call.db, call.shared, id, [](fleet::Facts& facts, const fleet::Context& context) -> Status {
+        if (!fleet::is_ended(facts.run.state)) {
+          return fail(Code::kFailedPrecondition, "run_active",
+                      fmt::format("run {} is {}", facts.run.name, name_of(facts.run.state)),
+                      "stop it first: `anychip stop`");
+        }
+        facts.run.deleted_at = context.now;
+        for (fleet::Volume& volume : facts.volumes) volume.is_wanted = false;
+        for (fleet::Snapshot& snapshot : facts.snapshots) snapshot.is_wanted = false;
+        return {};
+      }));
   // Legs stay: what was spent stays spent. The run's row stays with them, nameless to everybody.
-  TRY_VOID(call.db.execute("DELETE FROM log_chunks WHERE leg_id IN "
-                           "(SELECT id FROM legs WHERE run_id = ?)", id));
+  TRY_VOID(
+      call.db.execute("DELETE FROM log_chunks WHERE leg_id IN "
+                      "(SELECT id FROM legs WHERE run_id = ?)",
+                      id));
   TRY_VOID(call.db.execute("DELETE FROM metrics WHERE run_id = ?", id));
   TRY_VOID(call.db.execute("DELETE FROM events WHERE run_id = ?", id));
   return empty_answer();

@@ -1,6 +1,6 @@
-// The database. Columns of runs, legs, instances, volumes, snapshots and switches are the fields that
-// fleet/types.h visits, in that order (a test compares). Add to the end of the list; never edit a step
-// that was released.
+// The database. Columns of runs, legs, instances, volumes, snapshots and switches are the fields
+// that fleet/types.h visits, in that order (a test compares). Add to the end of the list; never
+// edit a step that was released.
 #include "server/core.h"
 
 namespace anychip::server {

@@ -1,5 +1,5 @@
-// Logs and metrics coming in: bytes are appended only where they belong, so a chunk that comes twice,
-// late or out of order changes nothing.
+// Logs and metrics coming in: bytes are appended only where they belong, so a chunk that comes
+// twice, late or out of order changes nothing.
 #include <fmt/format.h>
 
 #include "base/failpoint.h"
@@ -18,26 +18,29 @@ struct Stored {
 
 Result<Stored> stored_of(store::Db& db, const LegId& leg, const std::string& stream) {
   TRY(const auto found, db.query_one("SELECT stored_bytes, tail FROM streams WHERE leg_id = ? AND "
-                                     "stream = ?", leg, stream));
+                                     "stream = ?",
+                                     leg, stream));
   if (!found) return Stored{};
   return Stored{found->integer(0), found->text(1)};
 }
 
 Status save_stored(store::Db& db, const LegId& leg, const std::string& stream,
                    const Stored& stored) {
-  return db.execute("INSERT INTO streams(leg_id, stream, stored_bytes, tail) VALUES(?, ?, ?, ?) "
-                    "ON CONFLICT(leg_id, stream) DO UPDATE SET stored_bytes = "
-                    "excluded.stored_bytes, tail = excluded.tail", leg, stream, stored.bytes,
-                    stored.tail);
+  return db.execute(
+      "INSERT INTO streams(leg_id, stream, stored_bytes, tail) VALUES(?, ?, ?, ?) "
+      "ON CONFLICT(leg_id, stream) DO UPDATE SET stored_bytes = "
+      "excluded.stored_bytes, tail = excluded.tail",
+      leg, stream, stored.bytes, stored.tail);
 }
 
 Status save_step(store::Db& db, const fleet::Leg& leg, const StepRow& row) {
-  return db.execute("INSERT INTO metrics(run_id, leg_index, step, loss, step_s, tokens_s, t, "
-                    "memory_bytes) VALUES(?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT(run_id, step, "
-                    "leg_index) DO UPDATE SET loss = excluded.loss, step_s = excluded.step_s, "
-                    "tokens_s = excluded.tokens_s, t = excluded.t, memory_bytes = "
-                    "excluded.memory_bytes", leg.run, leg.index, row.step, row.loss, row.step_s,
-                    row.tokens_s, row.t, row.memory_bytes);
+  return db.execute(
+      "INSERT INTO metrics(run_id, leg_index, step, loss, step_s, tokens_s, t, "
+      "memory_bytes) VALUES(?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT(run_id, step, "
+      "leg_index) DO UPDATE SET loss = excluded.loss, step_s = excluded.step_s, "
+      "tokens_s = excluded.tokens_s, t = excluded.t, memory_bytes = "
+      "excluded.memory_bytes",
+      leg.run, leg.index, row.step, row.loss, row.step_s, row.tokens_s, row.t, row.memory_bytes);
 }
 
 Status append_metrics(store::Db& db, fleet::Leg& leg, Stored& stored, const std::string& data) {
@@ -65,9 +68,10 @@ Result<std::optional<int64_t>> take_chunk(Call& call, const json::object& chunk)
   const std::string stream = json::string_at(chunk, "stream");
   const std::string data = json::string_at(chunk, "data");
   if (stream != "log" && stream != "metrics") return std::nullopt;
-  TRY(auto leg, rows::select_one<fleet::Leg>(
-                    call.db, "id = ? AND instance_id IN (SELECT id FROM instances WHERE node_id = ?)",
-                    id, call.who.node));
+  TRY(auto leg,
+      rows::select_one<fleet::Leg>(
+          call.db, "id = ? AND instance_id IN (SELECT id FROM instances WHERE node_id = ?)", id,
+          call.who.node));
   if (!leg) return std::nullopt;
   TRY(Stored stored, stored_of(call.db, id, stream));
   if (json::int_at(chunk, "offset") != stored.bytes || data.empty()) {

@@ -59,7 +59,8 @@ Result<net::Outcome> list_switches(Call& call) {
 Result<net::Outcome> cancel_switch(Call& call) {
   TRY(const RunId id, find_run(call, call.parameters[0]));
   const std::string& switch_id = call.parameters[1];
-  TRY(const auto known, rows::select_one<fleet::Switch>(call.db, "run_id = ? AND id = ?", id, switch_id));
+  TRY(const auto known,
+      rows::select_one<fleet::Switch>(call.db, "run_id = ? AND id = ?", id, switch_id));
   if (!known) return fail(Code::kNotFound, "switch_unknown", "there is no such switch");
   if (known->state != fleet::SwitchState::kActive) {
     return fail(Code::kFailedPrecondition, "switch_not_active",

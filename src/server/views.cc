@@ -17,7 +17,8 @@ Result<Speed> speed_of(store::Db& db, const fleet::Leg& leg) {
   if (leg.steps <= 3) return Speed{};
   TRY(const auto found,
       db.query("SELECT step_s, tokens_s FROM metrics WHERE run_id = ? AND leg_index = ? "
-               "ORDER BY step LIMIT 5000 OFFSET 3", leg.run, leg.index));
+               "ORDER BY step LIMIT 5000 OFFSET 3",
+               leg.run, leg.index));
   std::vector<double> step_s, tokens_s;
   for (const store::Row& row : found) {
     if (!row.is_null(0) && row.real(0) > 0) step_s.push_back(row.real(0));
@@ -29,9 +30,8 @@ Result<Speed> speed_of(store::Db& db, const fleet::Leg& leg) {
 
 json::value sample_view(const fleet::Leg& leg) {
   if (!leg.sample_step) return nullptr;
-  return json::object{{"prompt", leg.sample_prompt},
-                      {"text", leg.sample_text},
-                      {"step", *leg.sample_step}};
+  return json::object{
+      {"prompt", leg.sample_prompt}, {"text", leg.sample_text}, {"step", *leg.sample_step}};
 }
 
 std::string device_text(const fleet::Leg& leg, const fleet::Instance* instance) {
@@ -108,16 +108,17 @@ Result<json::array> legs_view(store::Db& db, const fleet::Run& run,
 Result<json::object> switch_view(store::Db& db, const fleet::Switch& of) {
   TRY(const auto found,
       db.query("SELECT kind, at FROM events WHERE run_id = ? AND kind LIKE 'switch.%' AND at >= ? "
-               "AND at <= ? ORDER BY seq", of.run, of.created_at,
-               of.ended_at.value_or(WallTime{INT64_MAX})));
+               "AND at <= ? ORDER BY seq",
+               of.run, of.created_at, of.ended_at.value_or(WallTime{INT64_MAX})));
   json::array timeline;
   for (const store::Row& row : found) {
     const std::string name = row.text(0).substr(std::string_view("switch.").size());
     fleet::SwitchStep step{};
     const bool is_step = fleet::parse(name, step);
-    timeline.push_back(json::object{{"step", is_step ? json::value(static_cast<int>(step)) : nullptr},
-                                    {"name", name},
-                                    {"at", WallTime{row.integer(1)}.rfc3339()}});
+    timeline.push_back(
+        json::object{{"step", is_step ? json::value(static_cast<int>(step)) : nullptr},
+                     {"name", name},
+                     {"at", WallTime{row.integer(1)}.rfc3339()}});
   }
   return json::object{{"id", of.id.text},
                       {"run_id", of.run.text},
@@ -141,8 +142,9 @@ Result<json::object> switch_view(store::Db& db, const fleet::Switch& of) {
 Result<json::object> run_view(store::Db& db, const Shared&, const fleet::Run& run) {
   TRY(const auto legs, rows::select<fleet::Leg>(db, "run_id = ? ORDER BY leg_index", run.id));
   TRY(const auto current, rows::select_one<fleet::Instance>(db, "id = ?", run.instance));
-  TRY(const auto last_switch, rows::select_one<fleet::Switch>(
-                                  db, "run_id = ? ORDER BY created_at DESC, id DESC LIMIT 1", run.id));
+  TRY(const auto last_switch,
+      rows::select_one<fleet::Switch>(db, "run_id = ? ORDER BY created_at DESC, id DESC LIMIT 1",
+                                      run.id));
   fleet::Target target;
   if (current) target = current->target;
   int64_t cost_micros = 0;

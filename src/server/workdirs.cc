@@ -38,10 +38,11 @@ Result<std::string> store_workdir(Shared& shared, const net::Request& request) {
 
 Result<net::Outcome> create_workdir(Call& call) {
   const std::string digest = call.before.substr(0, kDigestLength);
-  TRY_VOID(call.db.execute("INSERT INTO workdirs(digest, project_id, bytes, files, created_at) "
-                           "VALUES(?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                           digest, call.who.project, call.request.body.size(),
-                           call.before.substr(kDigestLength), call.shared.now()));
+  TRY_VOID(
+      call.db.execute("INSERT INTO workdirs(digest, project_id, bytes, files, created_at) "
+                      "VALUES(?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                      digest, call.who.project, call.request.body.size(),
+                      call.before.substr(kDigestLength), call.shared.now()));
   return ok(json::object{{"digest", digest}, {"bytes", call.request.body.size()}}, 201);
 }
 
