@@ -17,6 +17,7 @@ def story(cloud):
     """Runs: `demo` cpu -> tpu-sim -> npu-sim, `twin` the same again, `reference` uninterrupted on cpu."""
     cloud.train("demo", *ARGS)
     cloud.train("reference", *ARGS, extra=("--reference-of", "demo"))
+    cloud.wait("demo", "--step", "1")
     cloud.run("switch", "demo", "--to", "tpu-sim", "--at-step", str(FIRST_CUT), "--wait", timeout_s=900)
     cloud.run("switch", "demo", "--to", "npu-sim", "--at-step", str(SECOND_CUT), "--wait", timeout_s=900)
     cloud.wait("demo", "--state", "finished")
@@ -81,6 +82,7 @@ def test_old_instances_are_gone_and_the_checkpoint_volume_has_moved(story):
 
 def test_the_same_switch_twice_is_bitwise_equal(story):
     story.train("twin", *ARGS)
+    story.wait("twin", "--step", "1")
     story.run("switch", "twin", "--to", "tpu-sim", "--at-step", str(FIRST_CUT), "--wait", timeout_s=900)
     story.run("switch", "twin", "--to", "npu-sim", "--at-step", str(SECOND_CUT), "--wait", timeout_s=900)
     story.wait("twin", "--state", "finished")
@@ -109,6 +111,8 @@ def test_logs_come_whole_and_in_order(story):
 
 
 def test_snapshot_and_events_tell_what_happened(story):
-    assert len([s for s in story.json("snapshot")["items"] if s["run_id"] == story.show("demo")["id"]]) == 2
+    snapshots = [s for s in story.json("snapshot")["items"] if s["run_id"] == story.show("demo")["id"]]
+    assert len(snapshots) == 4, "system disk and checkpoints of both switches"
+    assert all(s["freeze_us"] < 100_000 for s in snapshots), "writers never stop for 0.1 s"
     kinds = [event["kind"] for event in story.json("events", "demo")["items"]]
     assert sum("switch" in kind for kind in kinds) >= 2

@@ -57,7 +57,9 @@ Devices::Devices(std::string folder, std::vector<catalog::Chip> chips,
 // One device per instance of a chip that is not found by looking for hardware.
 std::vector<std::string> Devices::expected(const catalog::Chip& chip) const {
   std::vector<std::string> ids;
-  if (!chip.is_simulated && chip.back_end != "cpu") return ids;
+  // A catalogued CPU without a price is there for comparison; the node's own cores are the priced one.
+  const bool is_own_cores = chip.back_end == "cpu" && chip.price.micros > 0;
+  if (!chip.is_simulated && !is_own_cores) return ids;
   const long cores = std::max(1L, sysconf(_SC_NPROCESSORS_ONLN));
   const int count = chip.default_count_per_node > 0 ? chip.default_count_per_node
                                                     : static_cast<int>(cores);
