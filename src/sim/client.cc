@@ -55,6 +55,9 @@ void Client::pause(int64_t least_ms, int64_t most_ms, std::function<void()> then
 }
 
 void Client::attempt(net::Request asked, std::function<void(std::optional<net::Response>)> done) {
+  if (parts_.faults.planted == Planted::kNoIdempotencyKey) {
+    std::erase_if(asked.headers, [](const auto& header) { return header.first == "Idempotency-Key"; });
+  }
   auto is_over = std::make_shared<bool>(false);
   auto finish = std::make_shared<std::function<void(std::optional<net::Response>)>>(std::move(done));
   parts_.queue.after(kPatience, [is_over, finish] {

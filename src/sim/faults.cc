@@ -41,7 +41,11 @@ Faults Faults::draw(Random& random) {
   return faults;
 }
 
-void Faults::heal() { *this = Faults{}; }
+void Faults::heal() {
+  const Planted kept = planted;
+  *this = Faults{};
+  planted = kept;
+}
 
 std::string Faults::words() const {
   std::string text;

@@ -8,7 +8,11 @@
 
 namespace anychip::sim {
 
+// A wrong world on purpose, to prove that the checkers notice (never part of a drawn seed).
+enum class Planted { kNone, kLogSkipsAByte, kLateEnd, kNoCheckpointOnTerm, kNoIdempotencyKey };
+
 struct Faults {
+  Planted planted = Planted::kNone;
   uint32_t drop_percent = 0, duplicate_percent = 0, delay_percent = 0;
   // Mean time between two of a kind; 0 = never.
   Duration partition_every, server_kill_every, server_crash_in_write_every, agent_kill_every;

@@ -103,6 +103,8 @@ agent::Inventory SimRuntime::inventory() {
     one.is_supervisor_lost = container.is_supervisor_lost;
     one.started = container.started;
     one.ended = container.ended;
+    const bool is_late = parts_.faults.planted == Planted::kLateEnd;
+    if (is_late && one.ended) one.ended = *one.ended + seconds(2);
     one.memory_peak_bytes = 200 << 20;
     one.cpu_time_us = container.step * 1000;
     one.volumes = container.spec.volumes;
@@ -256,6 +258,8 @@ Result<std::string> SimRuntime::read_stream(const InstanceId& instance, agent::S
   if (found == folders_.end()) return fail(Code::kNotFound, "no_such_log", "no such log");
   const std::string& text =
       stream == agent::Stream::kLog ? found->second->log : found->second->metrics;
+  const bool is_skipping = parts_.faults.planted == Planted::kLogSkipsAByte;
+  if (is_skipping && offset > 0 && stream == agent::Stream::kLog) ++offset;
   if (offset >= static_cast<int64_t>(text.size())) return std::string();
   return text.substr(static_cast<size_t>(offset), static_cast<size_t>(bytes_max));
 }

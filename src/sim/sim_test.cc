@@ -10,7 +10,7 @@ namespace {
 // Seeds that once found a bug, each with what it was, stay here for good.
 constexpr uint64_t kRegressions[] = {1};
 constexpr uint64_t kFirstSeed = 1000;
-constexpr uint64_t kSeeds = 60;
+constexpr uint64_t kSeeds = 100;
 
 class SimTest : public ::testing::Test {
  protected:
@@ -47,6 +47,26 @@ TEST_F(SimTest, TheSameSeedTwiceIsTheSameStory) {
     EXPECT_EQ(first.hash, second.hash) << "seed " << seed;
     EXPECT_EQ(first.events, second.events) << "seed " << seed;
     EXPECT_NE(first.hash, simulate(setting_->options(seed + 100)).hash);
+  }
+}
+
+TEST_F(SimTest, TheChecksNoticeAWrongWorld) {
+  const std::pair<Planted, std::string> cases[] = {
+      {Planted::kLogSkipsAByte, "its log has"},
+      {Planted::kLateEnd, "is billed"},
+      {Planted::kNoCheckpointOnTerm, "the next resumed after"},
+      {Planted::kNoIdempotencyKey, "the same key gave another answer"}};
+  for (const auto& [planted, words] : cases) {
+    bool is_noticed = false;
+    for (uint64_t seed = 1; seed < 30 && !is_noticed; ++seed) {
+      Options options = setting_->options(seed);
+      options.is_faultless = true;
+      options.planted = planted;
+      for (const std::string& what : simulate(options).violations) {
+        is_noticed = is_noticed || what.find(words) != std::string::npos;
+      }
+    }
+    EXPECT_TRUE(is_noticed) << words;
   }
 }
 

@@ -141,7 +141,7 @@ bool SimRuntime::stops_here(Container& container) {
   }
   const bool is_at_step = container.stop_at_step && step >= *container.stop_at_step;
   if (!container.is_term_sent && !is_at_step) return false;
-  save_checkpoint(container);
+  if (parts_.faults.planted != Planted::kNoCheckpointOnTerm) save_checkpoint(container);
   write_metrics(container, {{"event", "stopped"}, {"step", step},
                             {"by", container.is_term_sent ? "SIGTERM" : "stop_at_step"}});
   end(container, 75, false);

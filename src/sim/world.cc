@@ -29,6 +29,8 @@ World::World(const Options& options)
     : options_(options), random_(options.seed * 0x9e3779b97f4a7c15ULL + 17),
       trace_(queue_, options.is_verbose), network_(queue_, random_, faults_) {
   if (!options_.is_faultless) faults_ = Faults::draw(random_);
+  faults_.planted = options_.planted;
+  if (options_.planted == Planted::kNoIdempotencyKey) faults_.client_retry_percent = 100;
   const std::string database = options_.folder + "/anychip.db";
   for (const char* suffix : {"", "-wal", "-shm", "-journal"}) {
     std::filesystem::remove(database + suffix);

@@ -15,6 +15,7 @@ struct Options {
   uint64_t seed = 1;
   bool is_verbose = false;
   bool is_faultless = false;
+  Planted planted = Planted::kNone;
   Duration fault_time = minutes(4);
   Duration heal_limit = hours(3);  // by then everything must have come to rest
   const catalog::Catalog* catalog = nullptr;
