@@ -123,6 +123,8 @@ class CrashTest : public CoreTest {
     exit(current("demo"), 0);
     ASSERT_TRUE(until_state("demo", "finished"));
     ASSERT_TRUE(until([&] { return json::array_at(desired(), "instances").empty(); }));
+    ::usleep(150'000);  // at least one tick of its own
+    (void)state("demo");
   }
 
   void check_story() {
