@@ -66,7 +66,8 @@ class Cloud:
         return out
 
     def json(self, *args: str, timeout_s: float = 120):
-        return json.loads(self.run(*args, "-o", "json", timeout_s=timeout_s))
+        # Before the rest: what follows a "--" belongs to the command that is run.
+        return json.loads(self.run(args[0], "-o", "json", *args[1:], timeout_s=timeout_s))
 
     def up(self, port: int = 0, **environment: str) -> None:
         self.run("up", "--port", str(port), "--pool-gib", "12", timeout_s=180, **environment)

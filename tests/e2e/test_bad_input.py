@@ -22,7 +22,7 @@ def busy(cloud):
 
 
 def refused(cloud, *args, code, status, says=()):
-    got, out, err = cloud.call(*args, "-o", "json")
+    got, out, err = cloud.call(args[0], "-o", "json", *args[1:])
     assert got == status, (args, got, out, err)
     problem = json.loads(err.strip().splitlines()[-1])
     codes = {problem["code"], *(e.get("code", "") for e in problem.get("errors", []))}
