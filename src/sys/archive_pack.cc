@@ -53,7 +53,8 @@ class Walk {
       return fail(Code::kInvalidArgument, "folder_too_deep", folder + " is nested too deeply");
     }
     if (options_.is_gitignore_respected) {
-      if (const auto text = read_file(join(folder, ".gitignore"), 1 << 20)) rules_.add(below, *text);
+      if (const auto text = read_file(join(folder, ".gitignore"), 1 << 20))
+        rules_.add(below, *text);
     }
     TRY(auto names, list_folder(folder));
     for (const std::string& name : names) {
@@ -78,20 +79,21 @@ class Walk {
     by_top_[path.substr(0, path.find('/'))] += source.size_bytes;
     sources_[path] = std::move(source);
     // Counting on would take long in a home folder; the message needs the largest part only.
-    if (content_bytes_ > 2 * options_.bytes_max || sources_.size() > kEntriesMax) return too_large();
+    if (content_bytes_ > 2 * options_.bytes_max || sources_.size() > kEntriesMax)
+      return too_large();
     return {};
   }
 
   Status check() const { return content_bytes_ > options_.bytes_max ? too_large() : Status{}; }
   Status too_large() const {
-    const auto largest = std::max_element(by_top_.begin(), by_top_.end(), [](auto& a, auto& b) {
-      return a.second < b.second;
-    });
-    return fail(Code::kInvalidArgument, "workdir_too_large",
-                fmt::format("the folder holds more than {} MiB", options_.bytes_max >> 20),
-                fmt::format("'{}' is the largest part ({} MiB); name what is not needed in .gitignore",
-                            largest == by_top_.end() ? "" : largest->first,
-                            largest == by_top_.end() ? 0 : largest->second >> 20));
+    const auto largest = std::max_element(by_top_.begin(), by_top_.end(),
+                                          [](auto& a, auto& b) { return a.second < b.second; });
+    return fail(
+        Code::kInvalidArgument, "workdir_too_large",
+        fmt::format("the folder holds more than {} MiB", options_.bytes_max >> 20),
+        fmt::format("'{}' is the largest part ({} MiB); name what is not needed in .gitignore",
+                    largest == by_top_.end() ? "" : largest->first,
+                    largest == by_top_.end() ? 0 : largest->second >> 20));
   }
 
   Sources& sources() { return sources_; }
@@ -123,7 +125,8 @@ la_ssize_t sink_write(struct archive*, void* data, const void* buffer, size_t le
 
 class Writer {
  public:
-  explicit Writer(Sink& sink) : archive_(::archive_write_new(), &::archive_write_free), sink_(sink) {}
+  explicit Writer(Sink& sink)
+      : archive_(::archive_write_new(), &::archive_write_free), sink_(sink) {}
 
   Status open() {
     struct archive* a = archive_.get();
@@ -166,7 +169,8 @@ class Writer {
     for (int64_t offset = 0; left > 0;) {
       TRY(auto bytes, read_range(fd.get(), offset, std::min<int64_t>(left, 1 << 18)));
       if (bytes.empty()) {
-        return fail(Code::kAborted, "workdir_changed", source.host_path + " became shorter while it was read");
+        return fail(Code::kAborted, "workdir_changed",
+                    source.host_path + " became shorter while it was read");
       }
       if (::archive_write_data(archive_.get(), bytes.data(), bytes.size()) < 0) return broken();
       offset += static_cast<int64_t>(bytes.size());
@@ -177,8 +181,9 @@ class Writer {
 
   Status broken() {
     const char* text = ::archive_error_string(archive_.get());
-    return fail(Code::kInternal, "archive_failed",
-                fmt::format("writing the archive failed: {}", text == nullptr ? "disk full?" : text));
+    return fail(
+        Code::kInternal, "archive_failed",
+        fmt::format("writing the archive failed: {}", text == nullptr ? "disk full?" : text));
   }
 
   std::unique_ptr<struct archive, decltype(&::archive_write_free)> archive_;
@@ -189,11 +194,13 @@ class Writer {
 void add_missing_folders(Sources& sources) {
   std::vector<std::string> missing;
   for (const auto& [path, source] : sources) {
-    for (size_t slash = path.find('/'); slash != std::string::npos; slash = path.find('/', slash + 1)) {
+    for (size_t slash = path.find('/'); slash != std::string::npos;
+         slash = path.find('/', slash + 1)) {
       missing.push_back(path.substr(0, slash));
     }
   }
-  for (const std::string& path : missing) sources.try_emplace(path, Source{"", S_IFDIR | 0755, 0, {}});
+  for (const std::string& path : missing)
+    sources.try_emplace(path, Source{"", S_IFDIR | 0755, 0, {}});
 }
 
 Status write_archive(const Sources& sources, Sink& sink, int64_t bytes_max, const Walk& walk) {
@@ -227,7 +234,8 @@ Result<Packed> pack_folder(const std::string& folder, const std::string& archive
   add_missing_folders(walk.sources());
   Sink sink;
   TRY(sink.fd, open_file(archive_path, O_WRONLY | O_CREAT | O_TRUNC, 0600));
-  if (const Status written = write_archive(walk.sources(), sink, options.bytes_max, walk); !written) {
+  if (const Status written = write_archive(walk.sources(), sink, options.bytes_max, walk);
+      !written) {
     ::unlink(archive_path.c_str());
     return tl::unexpected(written.error());
   }

@@ -44,7 +44,8 @@ class ArchiveTest : public ::testing::Test {
     return unpack_archive(folder_ + "/a.tar.zst", out->get(), options);
   }
   // An archive by hand: each entry is set up by its function.
-  void craft(const std::vector<std::function<void(archive_entry*)>>& entries, const std::string& content = "evil") {
+  void craft(const std::vector<std::function<void(archive_entry*)>>& entries,
+             const std::string& content = "evil") {
     struct archive* a = ::archive_write_new();
     ::archive_write_set_format_gnutar(a);
     ::archive_write_add_filter_zstd(a);
@@ -55,7 +56,8 @@ class ArchiveTest : public ::testing::Test {
       ::archive_entry_set_perm(entry, 0644);
       ::archive_entry_set_size(entry, static_cast<la_int64_t>(content.size()));
       set_up(entry);
-      if (::archive_entry_filetype(entry) != AE_IFREG || ::archive_entry_hardlink(entry) != nullptr) ::archive_entry_set_size(entry, 0);
+      if (::archive_entry_filetype(entry) != AE_IFREG || ::archive_entry_hardlink(entry) != nullptr)
+        ::archive_entry_set_size(entry, 0);
       ::archive_write_header(a, entry);
       if (::archive_entry_size(entry) > 0) ::archive_write_data(a, content.data(), content.size());
       ::archive_entry_free(entry);
@@ -65,7 +67,8 @@ class ArchiveTest : public ::testing::Test {
   static std::function<void(archive_entry*)> file(const std::string& path) {
     return [path](archive_entry* entry) { ::archive_entry_set_pathname(entry, path.c_str()); };
   }
-  static std::function<void(archive_entry*)> link(const std::string& path, const std::string& target) {
+  static std::function<void(archive_entry*)> link(const std::string& path,
+                                                  const std::string& target) {
     return [=](archive_entry* entry) {
       ::archive_entry_set_pathname(entry, path.c_str());
       ::archive_entry_set_filetype(entry, AE_IFLNK);
@@ -90,7 +93,8 @@ TEST_F(ArchiveTest, ThereAndBackKeepsContentLinksAndTheExecutableBit) {
   ASSERT_TRUE(unpacked) << unpacked.error().to_string();
   EXPECT_EQ(*read_file(folder_ + "/out/train.py"), "print(1)\n");
   EXPECT_EQ(*read_file(folder_ + "/out/诗/静夜思.txt"), "床前明月光");
-  EXPECT_EQ(*read_file(folder_ + "/out/" + std::string(120, 'd') + "/" + std::string(120, 'f')), "long names");
+  EXPECT_EQ(*read_file(folder_ + "/out/" + std::string(120, 'd') + "/" + std::string(120, 'f')),
+            "long names");
   EXPECT_TRUE(is_folder(folder_ + "/out/empty"));
   EXPECT_FALSE(exists(folder_ + "/out/pipe"));
   struct stat info {};

@@ -40,7 +40,8 @@ Result<std::string> checked_path(std::string_view raw) {
 
 class Unpacker {
  public:
-  Unpacker(int folder_fd, const UnpackOptions& options) : folder_fd_(folder_fd), options_(options) {}
+  Unpacker(int folder_fd, const UnpackOptions& options)
+      : folder_fd_(folder_fd), options_(options) {}
 
   Status unpack(const std::string& archive_path) {
     const std::unique_ptr<struct archive, decltype(&::archive_read_free)> reader(
@@ -48,7 +49,8 @@ class Unpacker {
     archive_ = reader.get();
     ::archive_read_support_filter_zstd(archive_);
     ::archive_read_support_format_tar(archive_);
-    if (::archive_read_open_filename(archive_, archive_path.c_str(), 1 << 16) != ARCHIVE_OK) return malformed();
+    if (::archive_read_open_filename(archive_, archive_path.c_str(), 1 << 16) != ARCHIVE_OK)
+      return malformed();
     while (true) {
       archive_entry* entry = nullptr;
       const int code = ::archive_read_next_header(archive_, &entry);
@@ -95,7 +97,8 @@ class Unpacker {
     const std::string name = name_of(path);
     if (::mkdirat(parent.get(), name.c_str(), 0755) != 0) {
       if (errno != EEXIST) return fail_errno("make folder " + path, errno);
-      if (!open_beneath(parent.get(), name, O_RDONLY | O_DIRECTORY)) return unsafe(path, "replaces a file");
+      if (!open_beneath(parent.get(), name, O_RDONLY | O_DIRECTORY))
+        return unsafe(path, "replaces a file");
       return {};
     }
     return own(parent, name);
@@ -103,7 +106,9 @@ class Unpacker {
 
   Status own(const Fd& parent, const std::string& name) {
     const auto id = static_cast<uid_t>(options_.owner_id);
-    if (::geteuid() != 0 || ::fchownat(parent.get(), name.c_str(), id, id, AT_SYMLINK_NOFOLLOW) == 0) return {};
+    if (::geteuid() != 0 ||
+        ::fchownat(parent.get(), name.c_str(), id, id, AT_SYMLINK_NOFOLLOW) == 0)
+      return {};
     return fail_errno("change the owner of " + name, errno);
   }
 
@@ -118,7 +123,8 @@ class Unpacker {
     TRY(auto parent, parent_of_entry(path));
     TRY_VOID(clear(parent, path));
     const mode_t mode = (::archive_entry_perm(entry) & 0111) != 0 ? 0755 : 0644;
-    TRY(auto fd, open_beneath(parent.get(), name_of(path), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode));
+    TRY(auto fd,
+        open_beneath(parent.get(), name_of(path), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode));
     if (::fchmod(fd.get(), mode) != 0) return fail_errno("write " + path, errno);
     TRY_VOID(own(parent, name_of(path)));
     char buffer[65536];
@@ -138,7 +144,8 @@ class Unpacker {
     if (target == nullptr || *target == '\0') return unsafe(path, "is a link to nowhere");
     TRY(auto parent, parent_of_entry(path));
     TRY_VOID(clear(parent, path));
-    if (::symlinkat(target, parent.get(), name_of(path).c_str()) != 0) return fail_errno("make link " + path, errno);
+    if (::symlinkat(target, parent.get(), name_of(path).c_str()) != 0)
+      return fail_errno("make link " + path, errno);
     return own(parent, name_of(path));
   }
 
@@ -152,7 +159,8 @@ class Unpacker {
     }
     TRY(auto parent, parent_of_entry(path));
     TRY_VOID(clear(parent, path));
-    if (::linkat(source_parent.get(), name_of(source).c_str(), parent.get(), name_of(path).c_str(), 0) != 0) {
+    if (::linkat(source_parent.get(), name_of(source).c_str(), parent.get(), name_of(path).c_str(),
+                 0) != 0) {
       return fail_errno("make hard link " + path, errno);
     }
     return {};
@@ -177,7 +185,8 @@ class Unpacker {
 
 }  // namespace
 
-Status unpack_archive(const std::string& archive_path, int folder_fd, const UnpackOptions& options) {
+Status unpack_archive(const std::string& archive_path, int folder_fd,
+                      const UnpackOptions& options) {
   return Unpacker(folder_fd, options).unpack(archive_path);
 }
 

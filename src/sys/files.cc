@@ -44,8 +44,8 @@ Result<std::string> read_range(int fd, int64_t offset, int64_t bytes_max) {
   std::string bytes(static_cast<size_t>(bytes_max), '\0');
   size_t done = 0;
   while (done < bytes.size()) {
-    const ssize_t got = ::pread(fd, bytes.data() + done, bytes.size() - done,
-                                offset + static_cast<int64_t>(done));
+    const ssize_t got =
+        ::pread(fd, bytes.data() + done, bytes.size() - done, offset + static_cast<int64_t>(done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return fail_errno("read", errno);
     if (got == 0) break;
@@ -229,7 +229,8 @@ Status remove_content(int folder_fd, dev_t device, const std::string& path, int 
   for (const std::string& name : names) {
     if (::unlinkat(folder_fd, name.c_str(), 0) == 0 || errno == ENOENT) continue;
     if (errno != EISDIR && errno != EPERM) return fail_errno("remove " + path + "/" + name, errno);
-    const Fd child(::openat(folder_fd, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    const Fd child(
+        ::openat(folder_fd, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     if (!child.is_open()) return fail_errno("open " + path + "/" + name, errno);
     struct stat info {};
     if (::fstat(child.get(), &info) != 0) return fail_errno("stat " + path + "/" + name, errno);
@@ -260,7 +261,8 @@ Status remove_tree(const std::string& path) {
 }
 
 Status rename_durable(const std::string& from, const std::string& to) {
-  if (::rename(from.c_str(), to.c_str()) != 0) return fail_errno("rename " + from + " to " + to, errno);
+  if (::rename(from.c_str(), to.c_str()) != 0)
+    return fail_errno("rename " + from + " to " + to, errno);
   return sync_folder(parent_of(to));
 }
 
@@ -282,7 +284,8 @@ Result<Fd> lock_file(const std::string& path, int operation) {
   TRY(auto fd, open_file(path, O_RDWR | O_CREAT, 0600));
   while (::flock(fd.get(), operation) != 0) {
     if (errno == EINTR) continue;
-    if (errno == EWOULDBLOCK) return fail(Code::kAborted, "locked", path + " is held by another process");
+    if (errno == EWOULDBLOCK)
+      return fail(Code::kAborted, "locked", path + " is held by another process");
     return fail_errno("lock " + path, errno);
   }
   return fd;

@@ -50,14 +50,14 @@ Result<std::string> read_beneath(int folder_fd, const std::string& path,
 // FICLONE: shares the blocks; `to` is replaced; not yet durable (sync_file).
 Status clone_file(const std::string& from, const std::string& to);
 Status sync_file(const std::string& path);
-Status sync_folder(const std::string& path);                        // fsync of the folder itself
-Status sync_file_system(const std::string& path);                   // syncfs
+Status sync_folder(const std::string& path);       // fsync of the folder itself
+Status sync_file_system(const std::string& path);  // syncfs
 
 bool exists(const std::string& path);  // does not follow a last symbolic link
 bool is_folder(const std::string& path);
-Status make_folders(const std::string& path, mode_t mode = 0755);  // mkdir -p
+Status make_folders(const std::string& path, mode_t mode = 0755);       // mkdir -p
 Result<std::vector<std::string>> list_folder(const std::string& path);  // names, sorted
-Status remove_file(const std::string& path);  // absent = done
+Status remove_file(const std::string& path);                            // absent = done
 // Removes a folder and all below it, never crossing into another file system, never following
 // links. Absent = done.
 Status remove_tree(const std::string& path);

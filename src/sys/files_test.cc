@@ -115,7 +115,8 @@ TEST_F(FilesTest, PathsAreAbsoluteAndTheInstallationIsFound) {
   ::setenv("ANYCHIP_ROOT", folder_.c_str(), 1);
   EXPECT_EQ(installation_root().error().reason, "installation_not_found");
   ::unsetenv("ANYCHIP_ROOT");
-  EXPECT_EQ(installation_root().value_or(""), ANYCHIP_SOURCE_DIR) << "found upwards from this test program";
+  EXPECT_EQ(installation_root().value_or(""), ANYCHIP_SOURCE_DIR)
+      << "found upwards from this test program";
   ::setenv("ANYCHIP_DATA", (folder_ + "/d/").c_str(), 1);
   EXPECT_EQ(data_folder().value_or(""), folder_ + "/d");
   ::unsetenv("ANYCHIP_DATA");

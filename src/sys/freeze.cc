@@ -79,7 +79,8 @@ Status FrozenFileSystem::thaw() {
   root_.reset();
   if (result == 0) return {};
   if (error_number == EINVAL) {
-    return fail(Code::kAborted, "freeze_lost", "the file system was thawed by somebody else meanwhile");
+    return fail(Code::kAborted, "freeze_lost",
+                "the file system was thawed by somebody else meanwhile");
   }
   return fail_errno("thaw", error_number);
 }

@@ -29,7 +29,8 @@ Result<std::vector<LoopDevice>> loop_devices() {
     LoopDevice device;
     device.path = "/dev/" + name;
     device.is_deleted = backing->ends_with(kDeleted);
-    device.backing_file = device.is_deleted ? backing->substr(0, backing->size() - kDeleted.size()) : *backing;
+    device.backing_file =
+        device.is_deleted ? backing->substr(0, backing->size() - kDeleted.size()) : *backing;
     const auto direct = read_file(folder + "dio");
     device.is_direct_io = direct && direct->starts_with("1");
     devices.push_back(std::move(device));
@@ -39,7 +40,8 @@ Result<std::vector<LoopDevice>> loop_devices() {
 
 Result<std::vector<LoopDevice>> loops_of(const std::string& backing_file) {
   TRY(auto devices, loop_devices());
-  std::erase_if(devices, [&](const LoopDevice& device) { return device.backing_file != backing_file; });
+  std::erase_if(devices,
+                [&](const LoopDevice& device) { return device.backing_file != backing_file; });
   return devices;
 }
 
@@ -47,7 +49,8 @@ Result<AttachedLoop> attach_loop(const std::string& backing_file) {
   TRY(auto backing, open_file(backing_file, O_RDWR));
   auto control = open_file("/dev/loop-control", O_RDWR);
   if (!control) {
-    return fail(Code::kFailedPrecondition, "loop_missing", "this machine offers no loop devices (/dev/loop-control)",
+    return fail(Code::kFailedPrecondition, "loop_missing",
+                "this machine offers no loop devices (/dev/loop-control)",
                 "run as root on a kernel with the loop driver");
   }
   for (int attempt = 0; attempt < kTriesMax; ++attempt) {
@@ -59,10 +62,12 @@ Result<AttachedLoop> attach_loop(const std::string& backing_file) {
     config.fd = static_cast<uint32_t>(backing.get());
     config.block_size = 4096;
     config.info.lo_flags = LO_FLAGS_DIRECT_IO | LO_FLAGS_AUTOCLEAR;
-    if (::ioctl(device.get(), LOOP_CONFIGURE, &config) == 0) return AttachedLoop{std::move(path), std::move(device)};
+    if (::ioctl(device.get(), LOOP_CONFIGURE, &config) == 0)
+      return AttachedLoop{std::move(path), std::move(device)};
     if (errno != EBUSY) return fail_errno("attach " + backing_file + " to " + path, errno);
   }
-  return fail(Code::kResourceExhausted, "loop_exhausted", "no loop device could be had for " + backing_file);
+  return fail(Code::kResourceExhausted, "loop_exhausted",
+              "no loop device could be had for " + backing_file);
 }
 
 Result<bool> wait_loop_free(const std::string& backing_file, Duration patience) {
@@ -77,7 +82,8 @@ Result<bool> wait_loop_free(const std::string& backing_file, Duration patience) 
 
 Status detach_loop(const std::string& device) {
   TRY(auto fd, open_file(device, O_RDONLY));
-  if (::ioctl(fd.get(), LOOP_CLR_FD) != 0 && errno != ENXIO) return fail_errno("free " + device, errno);
+  if (::ioctl(fd.get(), LOOP_CLR_FD) != 0 && errno != ENXIO)
+    return fail_errno("free " + device, errno);
   return {};
 }
 

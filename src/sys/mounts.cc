@@ -23,7 +23,8 @@ std::string unescape(const std::string& text) {
   std::string plain;
   for (size_t i = 0; i < text.size(); ++i) {
     if (text[i] == '\\' && i + 3 < text.size()) {
-      plain += static_cast<char>((text[i + 1] - '0') * 64 + (text[i + 2] - '0') * 8 + (text[i + 3] - '0'));
+      plain += static_cast<char>((text[i + 1] - '0') * 64 + (text[i + 2] - '0') * 8 +
+                                 (text[i + 3] - '0'));
       i += 3;
     } else {
       plain += text[i];
@@ -92,8 +93,8 @@ Result<bool> unmount(const std::string& target, Duration patience) {
 }
 
 Result<Fd> clone_tree(const std::string& path, bool is_recursive) {
-  const unsigned flags = OPEN_TREE_CLONE | O_CLOEXEC |
-                         (is_recursive ? static_cast<unsigned>(AT_RECURSIVE) : 0u);
+  const unsigned flags =
+      OPEN_TREE_CLONE | O_CLOEXEC | (is_recursive ? static_cast<unsigned>(AT_RECURSIVE) : 0u);
   const long fd = ::syscall(SYS_open_tree, AT_FDCWD, path.c_str(), flags);
   if (fd < 0) return fail_errno("open tree " + path, errno);
   return Fd(static_cast<int>(fd));
@@ -102,11 +103,15 @@ Result<Fd> clone_tree(const std::string& path, bool is_recursive) {
 Result<Fd> make_user_namespace(uint32_t first_host_id, uint32_t count) {
   // A short-lived child owns the namespace until its descriptor is ours. Raw clone without an exit
   // signal: no waitpid(-1) elsewhere takes it, and the child only ever calls pause().
+  const pid_t parent = ::getpid();
   const long pid = ::syscall(SYS_clone, static_cast<unsigned long>(CLONE_NEWUSER), nullptr, nullptr,
                              nullptr, 0ul);
   if (pid < 0) return fail_errno("make a user namespace", errno);
   if (pid == 0) {
-    ::syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);  // we may be killed before we can kill it
+    // We may be killed before we can kill it: it holds none of our locks, and does not outlive us.
+    ::syscall(SYS_close_range, 0u, ~0u, 0u);
+    ::syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);
+    if (::syscall(SYS_getppid) != parent) ::_exit(0);
     while (true) ::syscall(SYS_pause);
   }
   const auto map_ids = [&]() -> Result<Fd> {
@@ -126,7 +131,8 @@ Result<Fd> make_user_namespace(uint32_t first_host_id, uint32_t count) {
 
 namespace {
 Status set_attributes(const Fd& tree, mount_attr attributes, std::string_view what) {
-  if (::syscall(SYS_mount_setattr, tree.get(), "", AT_EMPTY_PATH, &attributes, sizeof attributes) != 0) {
+  if (::syscall(SYS_mount_setattr, tree.get(), "", AT_EMPTY_PATH, &attributes, sizeof attributes) !=
+      0) {
     return fail_errno(what, errno);
   }
   return {};
@@ -147,7 +153,8 @@ Status set_tree_read_only(const Fd& tree) {
 }
 
 Status attach_tree(const Fd& tree, const std::string& target) {
-  if (::syscall(SYS_move_mount, tree.get(), "", AT_FDCWD, target.c_str(), MOVE_MOUNT_F_EMPTY_PATH) != 0) {
+  if (::syscall(SYS_move_mount, tree.get(), "", AT_FDCWD, target.c_str(),
+                MOVE_MOUNT_F_EMPTY_PATH) != 0) {
     return fail_errno("attach a mount at " + target, errno);
   }
   return {};

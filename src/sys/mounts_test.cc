@@ -23,7 +23,8 @@ class MountsTest : public ::testing::Test {
   void SetUp() override {
     if (::geteuid() != 0) GTEST_SKIP() << "needs root: mounts file systems";
     if (!exists("/dev/loop-control")) GTEST_SKIP() << "needs loop devices";
-    std::string name = ::testing::TempDir() + "anychip mounts-XXXXXX";  // a space: mountinfo escapes it
+    std::string name =
+        ::testing::TempDir() + "anychip mounts-XXXXXX";  // a space: mountinfo escapes it
     ASSERT_NE(::mkdtemp(name.data()), nullptr);
     folder_ = absolute_path(name);
     image_ = folder_ + "/disk.img";
@@ -125,7 +126,9 @@ TEST_F(MountsTest, AnIdmappedTreeShowsIdsOfAProject) {
   struct stat info {};
   EXPECT_EQ(::stat((mapped + "/file").c_str(), &info), 0);
   EXPECT_EQ(info.st_uid, 200'000u);
-  EXPECT_EQ(write_file_atomic(mapped + "/no", "x").error().message.find("Read-only") != std::string::npos, true);
+  EXPECT_EQ(
+      write_file_atomic(mapped + "/no", "x").error().message.find("Read-only") != std::string::npos,
+      true);
   EXPECT_TRUE(unmount(mapped));
 }
 

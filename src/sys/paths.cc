@@ -66,7 +66,8 @@ Result<std::string> data_folder() {
   if (const std::string home = from("HOME"); !home.empty()) {
     return absolute_path(join(home, ".local/share/anychip"));
   }
-  return fail(Code::kFailedPrecondition, "data_folder_unknown", "neither ANYCHIP_DATA nor HOME is set",
+  return fail(Code::kFailedPrecondition, "data_folder_unknown",
+              "neither ANYCHIP_DATA nor HOME is set",
               "set ANYCHIP_DATA to a folder on a local disk");
 }
 

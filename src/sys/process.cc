@@ -27,9 +27,8 @@ std::set<pid_t> g_children;  // waited for by run(); never taken by reap_orphans
 std::vector<std::string> environment_of(const RunSpec& spec) {
   std::vector<std::string> lines;
   const auto is_replaced = [&](std::string_view line) {
-    return std::any_of(spec.environment.begin(), spec.environment.end(), [&](const auto& pair) {
-      return line.starts_with(pair.first + "=");
-    });
+    return std::any_of(spec.environment.begin(), spec.environment.end(),
+                       [&](const auto& pair) { return line.starts_with(pair.first + "="); });
   };
   for (char** line = environ; line != nullptr && *line != nullptr; ++line) {
     const std::string_view text = *line;
@@ -75,13 +74,15 @@ class Spawner {
   void change_folder(const std::string& path) {
     if (!path.empty()) ::posix_spawn_file_actions_addchdir_np(&actions_, path.c_str());
   }
-  Result<pid_t> start(short flags, std::vector<std::string> argv, std::vector<std::string> environment) {
+  Result<pid_t> start(short flags, std::vector<std::string> argv,
+                      std::vector<std::string> environment) {
     ::posix_spawn_file_actions_addclosefrom_np(&actions_, highest_ + 1);
-    ::posix_spawnattr_setflags(&attributes_, static_cast<short>(flags | POSIX_SPAWN_SETSIGMASK |
-                                                                POSIX_SPAWN_SETSIGDEF));
+    ::posix_spawnattr_setflags(
+        &attributes_, static_cast<short>(flags | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF));
     pid_t pid = -1;
-    const int error_number = ::posix_spawnp(&pid, argv[0].c_str(), &actions_, &attributes_,
-                                            pointers_to(argv).data(), pointers_to(environment).data());
+    const int error_number =
+        ::posix_spawnp(&pid, argv[0].c_str(), &actions_, &attributes_, pointers_to(argv).data(),
+                       pointers_to(environment).data());
     if (error_number == ENOENT) {
       return fail(Code::kNotFound, "program_not_found", "the program " + argv[0] + " was not found",
                   "install it, or add its folder to PATH");
@@ -132,7 +133,8 @@ class Running {
       const std::lock_guard lock(g_children_mutex);
       // posix_spawn cannot set a death signal; util-linux' setpriv can, and becomes the program.
       std::vector<std::string> argv = spec_.argv;
-      if (spec_.is_ended_with_us) argv.insert(argv.begin(), {"setpriv", "--pdeathsig", "KILL", "--"});
+      if (spec_.is_ended_with_us)
+        argv.insert(argv.begin(), {"setpriv", "--pdeathsig", "KILL", "--"});
       TRY(pid_, spawner.start(POSIX_SPAWN_SETPGROUP, std::move(argv), environment_of(spec_)));
       g_children.insert(pid_);
     }
@@ -149,8 +151,10 @@ class Running {
     int64_t next_tick_us = mono_us() + 500'000;
     while (true) {
       if (feed_input(); written_ == spec_.input.size()) in_.reset();
-      pollfd fds[4] = {{pid_fd_.get(), POLLIN, 0}, {out_.get(), POLLIN, 0},
-                       {err_.get(), POLLIN, 0}, {in_.get(), POLLOUT, 0}};
+      pollfd fds[4] = {{pid_fd_.get(), POLLIN, 0},
+                       {out_.get(), POLLIN, 0},
+                       {err_.get(), POLLIN, 0},
+                       {in_.get(), POLLOUT, 0}};
       ::poll(fds, 4, 250);
       drain(out_, result_.out);
       drain(err_, result_.err);
@@ -161,8 +165,9 @@ class Running {
       }
       if (mono_us() > deadline_us) {
         kill_group();
-        return fail(Code::kDeadlineExceeded, "process_timeout",
-                    fmt::format("{} did not end within {} s", spec_.argv[0], spec_.timeout.us / 1'000'000));
+        return fail(
+            Code::kDeadlineExceeded, "process_timeout",
+            fmt::format("{} did not end within {} s", spec_.argv[0], spec_.timeout.us / 1'000'000));
       }
       if (spec_.on_tick && mono_us() >= next_tick_us) {
         spec_.on_tick();
@@ -174,7 +179,8 @@ class Running {
  private:
   void feed_input() {
     while (in_.is_open() && written_ < spec_.input.size()) {
-      const ssize_t put = ::write(in_.get(), spec_.input.data() + written_, spec_.input.size() - written_);
+      const ssize_t put =
+          ::write(in_.get(), spec_.input.data() + written_, spec_.input.size() - written_);
       if (put < 0 && errno == EPIPE) written_ = spec_.input.size();
       if (put <= 0) return;
       written_ += static_cast<size_t>(put);
@@ -233,7 +239,8 @@ std::string last_lines(std::string_view text, size_t bytes_max) {
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.remove_suffix(1);
   if (text.size() > bytes_max) {
     text.remove_prefix(text.size() - bytes_max);
-    if (const size_t line = text.find('\n'); line != std::string_view::npos) text.remove_prefix(line + 1);
+    if (const size_t line = text.find('\n'); line != std::string_view::npos)
+      text.remove_prefix(line + 1);
   }
   return std::string(text);
 }
@@ -254,8 +261,9 @@ Result<RunResult> run_ok(const RunSpec& spec) {
   TRY(auto result, run(spec));
   if (result.exit_code == 0) return result;
   const std::string& said = result.err.empty() ? result.out : result.err;
-  return fail(Code::kInternal, "command_failed",
-              fmt::format("{} ended with {}: {}", spec.argv[0], result.exit_code, last_lines(said, 600)));
+  return fail(
+      Code::kInternal, "command_failed",
+      fmt::format("{} ended with {}: {}", spec.argv[0], result.exit_code, last_lines(said, 600)));
 }
 
 Result<RunResult> run_ok(std::vector<std::string> argv, Duration timeout) {
@@ -293,7 +301,8 @@ Result<pid_t> spawn_detached(const DetachedSpec& spec) {
 }
 
 Status set_subreaper() {
-  if (::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0) return fail_errno("become subreaper", errno);
+  if (::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0)
+    return fail_errno("become subreaper", errno);
   return {};
 }
 
@@ -306,7 +315,8 @@ std::vector<Reaped> reap_orphans() {
     if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) break;
     if (g_children.contains(info.si_pid)) break;  // its run() takes it in a moment
     if (::waitid(P_PID, static_cast<id_t>(info.si_pid), &info, WEXITED | WNOHANG) != 0) break;
-    reaped.push_back({info.si_pid, info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status});
+    reaped.push_back(
+        {info.si_pid, info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status});
   }
   return reaped;
 }

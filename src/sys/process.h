@@ -17,7 +17,7 @@
 namespace anychip::sys {
 
 struct RunSpec {
-  std::vector<std::string> argv;  // argv[0] is looked up in PATH
+  std::vector<std::string> argv;                                 // argv[0] is looked up in PATH
   std::vector<std::pair<std::string, std::string>> environment;  // added to (or replaces) ours
   bool is_ended_with_us = false;  // SIGKILL to it when the calling thread (so: the process) dies
   bool is_environment_clean = false;  // true: only `environment` and PATH
@@ -25,9 +25,9 @@ struct RunSpec {
   std::string input;
   std::vector<std::pair<int, int>> inherit_fds;  // {our descriptor, its number in the child >= 3}
   Duration timeout = seconds(60);
-  int64_t output_bytes_max = 1 << 20;           // of each stream; the last bytes are kept
-  const std::atomic<bool>* cancel = nullptr;    // set: the process group is killed, kCancelled
-  std::function<void()> on_tick;                // about twice a second while it runs
+  int64_t output_bytes_max = 1 << 20;               // of each stream; the last bytes are kept
+  const std::atomic<bool>* cancel = nullptr;        // set: the process group is killed, kCancelled
+  std::function<void()> on_tick;                    // about twice a second while it runs
   std::function<void(std::string_view)> on_output;  // stdout and stderr as they come
 };
 
@@ -36,8 +36,9 @@ struct RunResult {
   std::string out, err;
 };
 
-// Error only when it could not be started, ran too long (kDeadlineExceeded "process_timeout") or was
-// cancelled; its process group is dead then. A grandchild that keeps the pipes open does not delay us.
+// Error only when it could not be started, ran too long (kDeadlineExceeded "process_timeout") or
+// was cancelled; its process group is dead then. A grandchild that keeps the pipes open does not
+// delay us.
 Result<RunResult> run(const RunSpec& spec);
 // The same; an exit code other than 0 is an error "command_failed" with the last lines of stderr.
 Result<RunResult> run_ok(const RunSpec& spec);
@@ -61,7 +62,7 @@ struct Reaped {
 // Ended children that no run() is waiting for (orphans given to us). Never blocks.
 std::vector<Reaped> reap_orphans();
 
-bool is_alive(pid_t pid);                // exists and is no zombie
+bool is_alive(pid_t pid);                   // exists and is no zombie
 Result<int64_t> start_ticks_of(pid_t pid);  // field 22 of /proc/PID/stat: pid + this = identity
 
 }  // namespace anychip::sys

@@ -44,7 +44,9 @@ TEST(Process, NothingIsInterpretedByAShell) {
 }
 
 TEST(Process, OutputIsBoundedAndTheEndIsKept) {
-  RunSpec spec = shell("i=0; while [ $i -lt 3000 ]; do echo 0123456789012345678901234567890123456789; i=$((i+1)); done; echo last");
+  RunSpec spec = shell(
+      "i=0; while [ $i -lt 3000 ]; do echo 0123456789012345678901234567890123456789; i=$((i+1)); "
+      "done; echo last");
   spec.output_bytes_max = 1000;
   const auto result = run(spec);
   EXPECT_EQ(result->out.size(), 1000u);
@@ -146,7 +148,8 @@ TEST(Process, DetachedOutlivesAndOrphansAreReapedWithoutStealingFromRun) {
       ::usleep(1000);
     }
   });
-  for (int i = 0; i < 50; ++i) EXPECT_EQ(run(shell("exit 5"))->exit_code, 5) << "taken by the reaper";
+  for (int i = 0; i < 50; ++i)
+    EXPECT_EQ(run(shell("exit 5"))->exit_code, 5) << "taken by the reaper";
   ASSERT_TRUE(run(shell("(sleep 0.1; exit 3) & exit 0")));  // its orphan becomes ours
   const auto detached = spawn_detached({{"sleep", "0.2"}, {}, "/", "", {}});
   ASSERT_TRUE(detached);

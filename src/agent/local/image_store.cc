@@ -43,7 +43,8 @@ std::string from_environment(const char* name, std::string fallback) {
 
 }  // namespace
 
-ImageStoreOptions ImageStoreOptions::of(const std::string& data, const std::string& installation_root,
+ImageStoreOptions ImageStoreOptions::of(const std::string& data,
+                                        const std::string& installation_root,
                                         const std::string& share) {
   return {from_environment("ANYCHIP_IMAGE_STORE", data + "/images"),
           from_environment("ANYCHIP_WHEEL_CACHE", data + "/wheels"), installation_root, share};
@@ -51,22 +52,30 @@ ImageStoreOptions ImageStoreOptions::of(const std::string& data, const std::stri
 
 class ImageStore::Impl {
  public:
-  Impl(const catalog::Catalog& catalog, ImageStoreOptions options) : catalog_(catalog), options_(std::move(options)) {}
+  Impl(const catalog::Catalog& catalog, ImageStoreOptions options)
+      : catalog_(catalog), options_(std::move(options)) {}
 
-  Status ensure(const std::string& image_id, const std::string& variant_id, const std::string& digest);
-  Result<std::vector<std::string>> layer_paths(const std::string& image_id, const std::string& variant_id) const;
+  Status ensure(const std::string& image_id, const std::string& variant_id,
+                const std::string& digest);
+  Result<std::vector<std::string>> layer_paths(const std::string& image_id,
+                                               const std::string& variant_id) const;
   std::vector<ImageSeen> seen() const;
   void cancel() { is_cancelled_ = true; }
 
  private:
   using Report = std::function<void(int, const std::string&)>;
 
-  Result<const catalog::Variant*> find(const std::string& image_id, const std::string& variant_id) const;
-  std::string folder_of(const catalog::Layer& layer) const { return sys::join(options_.store, layer.digest); }
+  Result<const catalog::Variant*> find(const std::string& image_id,
+                                       const std::string& variant_id) const;
+  std::string folder_of(const catalog::Layer& layer) const {
+    return sys::join(options_.store, layer.digest);
+  }
   std::string root_of(const catalog::Layer& layer) const { return folder_of(layer) + "/root"; }
   bool is_complete(const catalog::Layer& layer) const;
-  Status ensure_layer(const catalog::Layer& layer, const std::vector<std::string>& lower, const Report& report);
-  Status build_layer(const catalog::Layer& layer, const std::vector<std::string>& lower, const Report& report);
+  Status ensure_layer(const catalog::Layer& layer, const std::vector<std::string>& lower,
+                      const Report& report);
+  Status build_layer(const catalog::Layer& layer, const std::vector<std::string>& lower,
+                     const Report& report);
   Result<sys::FileLock> wait_for_lock(const catalog::Layer& layer, const Report& report);
   Status check_space() const;
   void note(const std::string& key, int percent, const std::string& text);
@@ -74,17 +83,19 @@ class ImageStore::Impl {
   const catalog::Catalog& catalog_;
   const ImageStoreOptions options_;
   std::atomic<bool> is_cancelled_{false};
-  mutable std::mutex mutex_;  // of the two below
+  mutable std::mutex mutex_;                // of the two below
   mutable std::set<std::string> complete_;  // digests seen complete: never removed while we run
   std::map<std::string, ImageProgress> progress_;  // by variant digest
 };
 
-Result<const catalog::Variant*> ImageStore::Impl::find(const std::string& image_id, const std::string& variant_id) const {
+Result<const catalog::Variant*> ImageStore::Impl::find(const std::string& image_id,
+                                                       const std::string& variant_id) const {
   TRY(const catalog::Image* image, catalog_.image(image_id));
   for (const catalog::Variant& variant : image->variants) {
     if (variant.id == variant_id) return &variant;
   }
-  return fail(Code::kNotFound, "variant_missing", fmt::format("the image {} has no variant {}", image_id, variant_id));
+  return fail(Code::kNotFound, "variant_missing",
+              fmt::format("the image {} has no variant {}", image_id, variant_id));
 }
 
 bool ImageStore::Impl::is_complete(const catalog::Layer& layer) const {
@@ -95,7 +106,9 @@ bool ImageStore::Impl::is_complete(const catalog::Layer& layer) const {
   const auto text = sys::read_file(folder_of(layer) + "/complete.json", 1 << 16);
   if (!text) return false;
   const auto facts = json::parse(*text);
-  if (!facts || !facts->is_object() || json::string_at(facts->get_object(), "digest") != layer.digest) return false;
+  if (!facts || !facts->is_object() ||
+      json::string_at(facts->get_object(), "digest") != layer.digest)
+    return false;
   if (!sys::is_folder(root_of(layer))) return false;
   const std::lock_guard lock(mutex_);
   complete_.insert(layer.digest);
@@ -111,12 +124,14 @@ Status ImageStore::Impl::check_space() const {
   TRY(const sys::Space space, sys::space_of(options_.store));
   if (space.free_bytes >= kFreeBytesMin) return {};
   return fail(Code::kResourceExhausted, "disk_full",
-              fmt::format("{} has only {} MiB free; building an image needs 2 GiB", options_.store, space.free_bytes >> 20),
+              fmt::format("{} has only {} MiB free; building an image needs 2 GiB", options_.store,
+                          space.free_bytes >> 20),
               "free some space, or set ANYCHIP_IMAGE_STORE to a folder on a larger disk");
 }
 
 // Another agent (or thread) of this machine may be building the same layer: its progress is ours.
-Result<sys::FileLock> ImageStore::Impl::wait_for_lock(const catalog::Layer& layer, const Report& report) {
+Result<sys::FileLock> ImageStore::Impl::wait_for_lock(const catalog::Layer& layer,
+                                                      const Report& report) {
   while (true) {
     auto lock = sys::FileLock::try_acquire(folder_of(layer) + "/lock");
     if (lock || lock.error().reason != "locked") return lock;
@@ -131,10 +146,11 @@ Result<sys::FileLock> ImageStore::Impl::wait_for_lock(const catalog::Layer& laye
   }
 }
 
-Status ImageStore::Impl::ensure_layer(const catalog::Layer& layer, const std::vector<std::string>& lower,
-                                      const Report& report) {
+Status ImageStore::Impl::ensure_layer(const catalog::Layer& layer,
+                                      const std::vector<std::string>& lower, const Report& report) {
   if (is_complete(layer)) return {};
-  if (!layer.unavailable.empty()) return fail(Code::kFailedPrecondition, "layer_unavailable", layer.unavailable);
+  if (!layer.unavailable.empty())
+    return fail(Code::kFailedPrecondition, "layer_unavailable", layer.unavailable);
   const std::string folder = folder_of(layer);
   TRY_VOID(sys::make_folders(folder));
   TRY(const auto lock, wait_for_lock(layer, report));
@@ -157,8 +173,8 @@ Status ImageStore::Impl::ensure_layer(const catalog::Layer& layer, const std::ve
   return built ? cleared : built;
 }
 
-Status ImageStore::Impl::build_layer(const catalog::Layer& layer, const std::vector<std::string>& lower,
-                                     const Report& report) {
+Status ImageStore::Impl::build_layer(const catalog::Layer& layer,
+                                     const std::vector<std::string>& lower, const Report& report) {
   const std::string folder = folder_of(layer), work = folder + "/build";
   TRY_VOID(sys::remove_tree(work));
   TRY_VOID(sys::remove_tree(folder + "/root"));  // renamed, but never completed
@@ -172,7 +188,8 @@ Status ImageStore::Impl::build_layer(const catalog::Layer& layer, const std::vec
   } else if (layer.kind == "files") {
     TRY_VOID(build_files_layer(build));
   } else {
-    return fail(Code::kUnimplemented, "layer_kind_unknown", "there is no way to build a layer of kind " + layer.kind);
+    return fail(Code::kUnimplemented, "layer_kind_unknown",
+                "there is no way to build a layer of kind " + layer.kind);
   }
   report(98, layer.id + ": writing to disk");
   TRY(const TreeFacts facts, facts_of_tree(build.root));
@@ -180,22 +197,30 @@ Status ImageStore::Impl::build_layer(const catalog::Layer& layer, const std::vec
   TRY_VOID(sys::sync_file_system(folder));  // thousands of files: one call instead of fsync each
   TRY_VOID(sys::rename_durable(build.root, folder + "/root"));
   FAILPOINT("image.layer.renamed");
-  const json::object complete{{"format", 1},           {"digest", layer.digest}, {"layer", layer.id},
-                              {"kind", layer.kind},     {"bytes", facts.bytes},   {"files", facts.files},
+  const json::object complete{{"format", 1},
+                              {"digest", layer.digest},
+                              {"layer", layer.id},
+                              {"kind", layer.kind},
+                              {"bytes", facts.bytes},
+                              {"files", facts.files},
                               {"built_at", RealClock{}.wall_now().rfc3339()}};
   TRY_VOID(sys::write_file_durable(folder + "/complete.json", json::serialize(complete) + "\n"));
-  log::info("image.layer_ready", {{"layer", layer.id}, {"bytes", facts.bytes}, {"files", facts.files}});
+  log::info("image.layer_ready",
+            {{"layer", layer.id}, {"bytes", facts.bytes}, {"files", facts.files}});
   return {};
 }
 
-Status ImageStore::Impl::ensure(const std::string& image_id, const std::string& variant_id, const std::string& digest) {
+Status ImageStore::Impl::ensure(const std::string& image_id, const std::string& variant_id,
+                                const std::string& digest) {
   TRY(const catalog::Variant* variant, find(image_id, variant_id));
   if (variant->digest != digest) {
     return fail(Code::kFailedPrecondition, "image_digest_mismatch",
-                fmt::format("this node's catalogue has another {}/{} than the server's", image_id, variant_id),
+                fmt::format("this node's catalogue has another {}/{} than the server's", image_id,
+                            variant_id),
                 "install the same version of AnyChip on both, then restart the agent");
   }
-  if (!variant->unavailable.empty()) return fail(Code::kFailedPrecondition, "variant_unavailable", variant->unavailable);
+  if (!variant->unavailable.empty())
+    return fail(Code::kFailedPrecondition, "variant_unavailable", variant->unavailable);
   if (variant->kind != "layers") {
     return fail(Code::kUnimplemented, "variant_unavailable",
                 fmt::format("images of kind {} cannot be fetched on this node", variant->kind));
@@ -225,15 +250,16 @@ Status ImageStore::Impl::ensure(const std::string& image_id, const std::string& 
   return {};
 }
 
-Result<std::vector<std::string>> ImageStore::Impl::layer_paths(const std::string& image_id,
-                                                               const std::string& variant_id) const {
+Result<std::vector<std::string>> ImageStore::Impl::layer_paths(
+    const std::string& image_id, const std::string& variant_id) const {
   TRY(const catalog::Variant* variant, find(image_id, variant_id));
   std::vector<std::string> paths;
   for (const std::string& id : variant->layers) {
     TRY(const catalog::Layer* layer, catalog_.layer(id));
     if (!is_complete(*layer)) {
-      return fail(Code::kFailedPrecondition, "image_not_ready",
-                  fmt::format("the layer {} of {}/{} is not built on this node", id, image_id, variant_id));
+      return fail(
+          Code::kFailedPrecondition, "image_not_ready",
+          fmt::format("the layer {} of {}/{} is not built on this node", id, image_id, variant_id));
     }
     paths.push_back(root_of(*layer));
   }
@@ -249,7 +275,9 @@ std::vector<ImageSeen> ImageStore::Impl::seen() const {
   for (const catalog::Image& image : catalog_.images()) {
     for (const catalog::Variant& variant : image.variants) {
       if (variant.kind != "layers") continue;
-      ImageSeen one{image.id, variant.id, variant.digest, layer_paths(image.id, variant.id).has_value(), 0, {}};
+      ImageSeen one{
+          image.id, variant.id, variant.digest, layer_paths(image.id, variant.id).has_value(),
+          0,        {}};
       const std::lock_guard lock(mutex_);
       if (one.is_ready) {
         one.progress_percent = 100;
@@ -267,18 +295,22 @@ std::vector<ImageSeen> ImageStore::Impl::seen() const {
 ImageStore::ImageStore(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 ImageStore::~ImageStore() = default;
 
-Result<std::unique_ptr<ImageStore>> ImageStore::open(const catalog::Catalog& catalog, ImageStoreOptions options) {
+Result<std::unique_ptr<ImageStore>> ImageStore::open(const catalog::Catalog& catalog,
+                                                     ImageStoreOptions options) {
   options.store = sys::absolute_path(options.store);
   options.wheel_cache = sys::absolute_path(options.wheel_cache);
   TRY_VOID(sys::make_folders(options.store));
-  return std::unique_ptr<ImageStore>(new ImageStore(std::make_unique<Impl>(catalog, std::move(options))));
+  return std::unique_ptr<ImageStore>(
+      new ImageStore(std::make_unique<Impl>(catalog, std::move(options))));
 }
 
-Status ImageStore::ensure(const std::string& image, const std::string& variant, const std::string& digest) {
+Status ImageStore::ensure(const std::string& image, const std::string& variant,
+                          const std::string& digest) {
   return impl_->ensure(image, variant, digest);
 }
 void ImageStore::cancel() { impl_->cancel(); }
-Result<std::vector<std::string>> ImageStore::layer_paths(const std::string& image, const std::string& variant) const {
+Result<std::vector<std::string>> ImageStore::layer_paths(const std::string& image,
+                                                         const std::string& variant) const {
   return impl_->layer_paths(image, variant);
 }
 std::vector<ImageSeen> ImageStore::seen() const { return impl_->seen(); }

@@ -16,9 +16,9 @@ namespace anychip::agent {
 struct LayerBuild {
   const catalog::Layer& layer;
   const ImageStoreOptions& options;
-  std::string work;                 // scratch folder of this build, in the store
-  std::string root;                 // to be filled; exists, empty
-  std::vector<std::string> lower;   // roots of the layers below, lowest first
+  std::string work;                // scratch folder of this build, in the store
+  std::string root;                // to be filled; exists, empty
+  std::vector<std::string> lower;  // roots of the layers below, lowest first
   const std::atomic<bool>& cancel;
   std::function<void(int percent, const std::string& text)> report;
 };
@@ -33,7 +33,8 @@ Status build_files_layer(const LayerBuild& build);   // layer_files.cc
 // what the store itself (ANYCHIP_KEEP) lies on.
 constexpr const char* kLetGoOfVolumes =
     "while read -r _ _ _ _ at rest; do case \"$at $rest\" in /run/anychip/*|*' - '*' /dev/loop'*) "
-    "case \"$ANYCHIP_KEEP/\" in \"${at%/}\"/*) ;; *) umount -l \"$at\" 2>/dev/null || true ;; esac ;; esac; "
+    "case \"$ANYCHIP_KEEP/\" in \"${at%/}\"/*) ;; *) umount -l \"$at\" 2>/dev/null || true ;; esac "
+    ";; esac; "
     "done < /proc/self/mountinfo\n";
 
 // Folders every base offers, so that nothing must be created in a read-only image.

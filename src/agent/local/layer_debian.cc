@@ -18,7 +18,8 @@ namespace {
 
 bool is_word(std::string_view text) {
   return !text.empty() && text.front() != '-' &&
-         text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789+.-") == std::string_view::npos;
+         text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789+.-") ==
+             std::string_view::npos;
 }
 
 std::vector<std::string> words_of(const std::string& text) {
@@ -94,8 +95,10 @@ class BootstrapProgress {
       }
       if (line_.starts_with("I: ")) {
         lines_ += 1;
-        constexpr int kLinesExpected = 520;  // seen for a base with Python; only the bar depends on it
-        build_.report(std::min(97, lines_ * 97 / kLinesExpected), build_.layer.id + ": " + line_.substr(3, 80));
+        constexpr int kLinesExpected =
+            520;  // seen for a base with Python; only the bar depends on it
+        build_.report(std::min(97, lines_ * 97 / kLinesExpected),
+                      build_.layer.id + ": " + line_.substr(3, 80));
       }
       line_.clear();
     }
@@ -108,14 +111,19 @@ class BootstrapProgress {
 };
 
 tl::unexpected<Error> explain(const LayerBuild& build, const std::string& said) {
-  const auto contains = [&](std::string_view words) { return said.find(words) != std::string::npos; };
+  const auto contains = [&](std::string_view words) {
+    return said.find(words) != std::string::npos;
+  };
   if (contains("No space left on device")) {
-    return fail(Code::kResourceExhausted, "disk_full", "the disk is full while building the layer " + build.layer.id,
+    return fail(Code::kResourceExhausted, "disk_full",
+                "the disk is full while building the layer " + build.layer.id,
                 "free some space, then try again: what is fetched is kept");
   }
-  if (contains("Failed getting release") || contains("Couldn't download") || contains("unable to resolve")) {
+  if (contains("Failed getting release") || contains("Couldn't download") ||
+      contains("unable to resolve")) {
     return fail(Code::kUnavailable, "network_missing",
-                "no network: the Debian mirror of this node cannot be reached for the layer " + build.layer.id,
+                "no network: the Debian mirror of this node cannot be reached for the layer " +
+                    build.layer.id,
                 "check that apt-get update works here");
   }
   std::string last;
@@ -124,15 +132,16 @@ tl::unexpected<Error> explain(const LayerBuild& build, const std::string& said) 
     if (line.starts_with("E: ") || line.starts_with("W: Failure")) last = line.substr(3);
   }
   return fail(Code::kInternal, "layer_failed",
-              fmt::format("building the layer {} failed: {}", build.layer.id, last.empty() ? "debootstrap gave no reason" : last));
+              fmt::format("building the layer {} failed: {}", build.layer.id,
+                          last.empty() ? "debootstrap gave no reason" : last));
 }
 
 // What no container needs or must not have: caches, documentation, the node's own names, device
 // nodes.
 Status trim(const std::string& root) {
-  for (const char* folder : {"/var/cache/apt", "/var/lib/apt/lists", "/var/cache/debconf", "/var/log", "/usr/share/doc",
-                             "/usr/share/man", "/usr/share/info", "/usr/share/locale", "/usr/share/lintian", "/dev",
-                             "/run", "/tmp"}) {
+  for (const char* folder : {"/var/cache/apt", "/var/lib/apt/lists", "/var/cache/debconf",
+                             "/var/log", "/usr/share/doc", "/usr/share/man", "/usr/share/info",
+                             "/usr/share/locale", "/usr/share/lintian", "/dev", "/run", "/tmp"}) {
     TRY_VOID(sys::remove_tree(root + folder));
     TRY_VOID(sys::make_folders(root + folder));
   }
@@ -143,15 +152,16 @@ Status trim(const std::string& root) {
     TRY_VOID(sys::remove_file(root + file));
     TRY_VOID(sys::write_file_atomic(root + file, ""));
   }
-  for (const std::string& folder : mount_points_of_a_base()) TRY_VOID(sys::make_folders(root + folder));
+  for (const std::string& folder : mount_points_of_a_base())
+    TRY_VOID(sys::make_folders(root + folder));
   return {};
 }
 
 }  // namespace
 
 const std::vector<std::string>& mount_points_of_a_base() {
-  static const std::vector<std::string> kFolders = {"/workspace", "/checkpoints", "/run/anychip", "/opt/anychip/env",
-                                                    "/opt/anychip/lib"};
+  static const std::vector<std::string> kFolders = {"/workspace", "/checkpoints", "/run/anychip",
+                                                    "/opt/anychip/env", "/opt/anychip/lib"};
   return kFolders;
 }
 
@@ -175,22 +185,35 @@ Status build_debian_layer(const LayerBuild& build) {
   const catalog::Layer& layer = build.layer;
   std::string include;
   for (const std::string& package : layer.packages) {
-    if (!is_word(package)) return fail(Code::kInvalidArgument, "package_malformed", "'" + package + "' is no package name");
+    if (!is_word(package))
+      return fail(Code::kInvalidArgument, "package_malformed",
+                  "'" + package + "' is no package name");
     include += (include.empty() ? "" : ",") + package;
   }
-  if (!is_word(layer.suite)) return fail(Code::kInvalidArgument, "suite_malformed", "'" + layer.suite + "' is no suite");
+  if (!is_word(layer.suite))
+    return fail(Code::kInvalidArgument, "suite_malformed", "'" + layer.suite + "' is no suite");
   TRY(const DebianMirror mirror, find_debian_mirror("/etc/apt", layer.suite));
   const std::string cache = sys::parent_of(build.work) + "/debs";  // kept until a build succeeds
   TRY_VOID(sys::make_folders(cache));
   sys::RunSpec spec;
   // Namespaces of its own: the mounts it makes vanish with it, and nothing of it survives a kill.
-  spec.argv = {"unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c",
-               std::string(kLetGoOfVolumes) + "exec \"$@\"", "sh", "debootstrap", "--variant=minbase",
+  spec.argv = {"unshare",
+               "--mount",
+               "--pid",
+               "--fork",
+               "--kill-child",
+               "sh",
+               "-c",
+               std::string(kLetGoOfVolumes) + "exec \"$@\"",
+               "sh",
+               "debootstrap",
+               "--variant=minbase",
                "--cache-dir=" + cache};
   if (!mirror.keyring.empty()) spec.argv.push_back("--keyring=" + mirror.keyring);
   if (!include.empty()) spec.argv.push_back("--include=" + include);
   spec.argv.insert(spec.argv.end(), {layer.suite, build.root, mirror.url});
-  spec.environment = {{"LC_ALL", "C.UTF-8"}, {"DEBIAN_FRONTEND", "noninteractive"},
+  spec.environment = {{"LC_ALL", "C.UTF-8"},
+                      {"DEBIAN_FRONTEND", "noninteractive"},
                       {"ANYCHIP_KEEP", build.options.store}};
   spec.timeout = hours(1);
   spec.is_ended_with_us = true;  // nobody writes into a build that another agent begins anew

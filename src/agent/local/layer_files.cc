@@ -33,7 +33,8 @@ Status copy_file(const std::string& from, const std::string& to) {
 
 // The digest was taken when the catalogue was read; what is copied must be what it was taken of.
 Status check_unchanged(const LayerBuild& build) {
-  TRY(const auto fresh, catalog::Catalog::load(build.options.installation_root, build.options.share));
+  TRY(const auto fresh,
+      catalog::Catalog::load(build.options.installation_root, build.options.share));
   TRY(const catalog::Layer* layer, fresh.layer(build.layer.id));
   if (layer->digest == build.layer.digest) return {};
   return fail(Code::kAborted, "installation_changed",
@@ -47,8 +48,9 @@ Status build_files_layer(const LayerBuild& build) {
   TRY_VOID(check_unchanged(build));
   for (const auto& [from, to] : build.layer.files) {
     const bool is_output = from.starts_with(kBuildOutput);
-    const std::string source = is_output ? build.options.share + "/lib/" + from.substr(kBuildOutput.size())
-                                         : build.options.installation_root + "/" + from;
+    const std::string source =
+        is_output ? build.options.share + "/lib/" + from.substr(kBuildOutput.size())
+                  : build.options.installation_root + "/" + from;
     TRY_VOID(copy_file(source, build.root + to));
   }
   return check_unchanged(build);
@@ -57,15 +59,17 @@ Status build_files_layer(const LayerBuild& build) {
 Result<TreeFacts> facts_of_tree(const std::string& root) {
   std::string path = root;
   char* const paths[] = {path.data(), nullptr};
-  const std::unique_ptr<FTS, decltype(&::fts_close)> tree(::fts_open(paths, FTS_PHYSICAL | FTS_NOCHDIR, nullptr),
-                                                          &::fts_close);
+  const std::unique_ptr<FTS, decltype(&::fts_close)> tree(
+      ::fts_open(paths, FTS_PHYSICAL | FTS_NOCHDIR, nullptr), &::fts_close);
   if (!tree) return fail_errno("walk " + root, errno);
   TreeFacts facts;
   while (const FTSENT* entry = ::fts_read(tree.get())) {
-    if (entry->fts_info == FTS_DP || entry->fts_info == FTS_NS || entry->fts_info == FTS_ERR) continue;
+    if (entry->fts_info == FTS_DP || entry->fts_info == FTS_NS || entry->fts_info == FTS_ERR)
+      continue;
     const struct stat& info = *entry->fts_statp;
     if (info.st_uid > 65535 || info.st_gid > 65535) {
-      return fail(Code::kInternal, "id_out_of_range", fmt::format("{} is owned by an id beyond 65535", entry->fts_path));
+      return fail(Code::kInternal, "id_out_of_range",
+                  fmt::format("{} is owned by an id beyond 65535", entry->fts_path));
     }
     facts.bytes += static_cast<int64_t>(info.st_blocks) * 512;
     facts.files += 1;

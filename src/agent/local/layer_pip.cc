@@ -1,6 +1,6 @@
-// Python packages of a back end, in the read-only prefix /opt/anychip/env. Wheels are fetched on the
-// host; they are installed where nothing of the host can be seen or reached: own mount, process,
-// network, ipc and host name spaces, a root of the layers below, no capability.
+// Python packages of a back end, in the read-only prefix /opt/anychip/env. Wheels are fetched on
+// the host; they are installed where nothing of the host can be seen or reached: own mount,
+// process, network, ipc and host name spaces, a root of the layers below, no capability.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <initializer_list>
 
 #include <fmt/format.h>
 
@@ -32,10 +33,14 @@ mount --bind "$5" "$4/wheels"
 mount -o remount,bind,ro,nosuid,nodev,noexec "$4/wheels"
 mount -t proc -o nosuid,nodev,noexec proc "$4/proc"
 mount -t tmpfs -o nosuid,noexec,mode=755 tmpfs "$4/dev"
-for node in null zero urandom; do touch "$4/dev/$node"; mount --bind "/dev/$node" "$4/dev/$node"; done
+for node in null zero urandom; do
+  touch "$4/dev/$node"
+  mount --bind "/dev/$node" "$4/dev/$node"
+done
 root=$4
 shift 5
-exec chroot "$root" /usr/bin/setpriv --no-new-privs --bounding-set=-all --inh-caps=-all --clear-groups "$@"
+exec chroot "$root" /usr/bin/setpriv --no-new-privs --bounding-set=-all --inh-caps=-all \
+  --clear-groups "$@"
 )";
 
 // The Python of the layers below ("3.11").
@@ -45,7 +50,8 @@ Result<std::string> python_version_of(const std::vector<std::string>& lower) {
       const auto names = sys::list_folder(*layer + folder);
       if (!names) continue;
       for (const std::string& name : *names) {
-        if (name.starts_with("python3.") && name.find_first_not_of("0123456789", 8) == std::string::npos) {
+        if (name.starts_with("python3.") &&
+            name.find_first_not_of("0123456789", 8) == std::string::npos) {
           return name.substr(6);
         }
       }
@@ -58,7 +64,8 @@ Result<std::string> python_version_of(const std::vector<std::string>& lower) {
 // pip of the layers below: a module, or the wheel that Debian's python3-venv brings.
 Result<std::vector<std::string>> pip_command(const std::vector<std::string>& lower) {
   for (auto layer = lower.rbegin(); layer != lower.rend(); ++layer) {
-    if (sys::exists(*layer + "/usr/lib/python3/dist-packages/pip")) return std::vector<std::string>{"-m", "pip"};
+    if (sys::exists(*layer + "/usr/lib/python3/dist-packages/pip"))
+      return std::vector<std::string>{"-m", "pip"};
     const auto wheels = sys::list_folder(*layer + "/usr/share/python-wheels");
     if (!wheels) continue;
     for (const std::string& name : *wheels) {
@@ -72,7 +79,7 @@ Result<std::vector<std::string>> pip_command(const std::vector<std::string>& low
 }
 
 struct Wheels {
-  std::string folder;   // holds exactly the wheels to install
+  std::string folder;  // holds exactly the wheels to install
   std::string requirements;
   int64_t content_bytes = 0;
 };
@@ -94,9 +101,10 @@ Result<Wheels> gather_wheels(const LayerBuild& build, const std::string& python_
   for (size_t i = 0; i < pins.size(); ++i) {
     const int percent = static_cast<int>(i * 60 / pins.size());
     build.report(percent, fmt::format("{} {}", pins[i].name, pins[i].version));
-    TRY(const std::string path, cache.ensure(pins[i], python_version, build.cancel, [&](const std::string& text) {
-      build.report(percent, fmt::format("{} ({} of {})", text, i + 1, pins.size()));
-    }));
+    TRY(const std::string path,
+        cache.ensure(pins[i], python_version, build.cancel, [&](const std::string& text) {
+          build.report(percent, fmt::format("{} ({} of {})", text, i + 1, pins.size()));
+        }));
     if (path.empty()) continue;
     TRY_VOID(place_wheel(path, wheels.folder));
     TRY(const int64_t bytes, content_bytes_of_wheel(path));
@@ -108,13 +116,16 @@ Result<Wheels> gather_wheels(const LayerBuild& build, const std::string& python_
 
 tl::unexpected<Error> explain(const LayerBuild& build, const std::string& said) {
   if (said.find("No space left on device") != std::string::npos) {
-    return fail(Code::kResourceExhausted, "disk_full", "the disk is full while installing the layer " + build.layer.id,
+    return fail(Code::kResourceExhausted, "disk_full",
+                "the disk is full while installing the layer " + build.layer.id,
                 "free some space, then try again");
   }
   const size_t error = said.rfind("ERROR: ");
-  const size_t from = error != std::string::npos ? error + 7 : said.size() - std::min<size_t>(said.size(), 400);
-  return fail(Code::kInternal, "layer_failed",
-              fmt::format("installing the layer {} failed: {}", build.layer.id, said.substr(from, 400)));
+  const size_t from =
+      error != std::string::npos ? error + 7 : said.size() - std::min<size_t>(said.size(), 400);
+  return fail(
+      Code::kInternal, "layer_failed",
+      fmt::format("installing the layer {} failed: {}", build.layer.id, said.substr(from, 400)));
 }
 
 // A layer below may fill the same prefix, and pip leaves out folders that are there already (parts
@@ -122,40 +133,66 @@ tl::unexpected<Error> explain(const LayerBuild& build, const std::string& said) 
 // which the mark is taken off again, see both.
 Status set_opaque(const std::string& folder, bool is_opaque) {
   constexpr const char* kMark = "trusted.overlay.opaque";
-  const int result = is_opaque ? ::lsetxattr(folder.c_str(), kMark, "y", 1, 0) : ::lremovexattr(folder.c_str(), kMark);
+  const int result = is_opaque ? ::lsetxattr(folder.c_str(), kMark, "y", 1, 0)
+                               : ::lremovexattr(folder.c_str(), kMark);
   if (result != 0) return fail_errno("mark " + folder, errno);
   return {};
 }
 
-Status install(const LayerBuild& build, const Wheels& wheels, const std::vector<std::string>& pip) {
-  const std::string upper = build.work + "/upper", work = build.work + "/work", merged = build.work + "/merged";
-  for (const std::string& folder : {upper + "/wheels", upper + "/proc", upper + "/dev", work, merged,
-                                    upper + std::string(kPrefix)}) {
+// The overlay the install runs in: layers below, read-only, and an upper layer for what it writes.
+struct Room {
+  std::string lower, upper, work, merged;
+};
+
+Result<Room> prepare_room(const LayerBuild& build, const Wheels& wheels) {
+  Room room{{}, build.work + "/upper", build.work + "/work", build.work + "/merged"};
+  const std::string prefix = room.upper + std::string(kPrefix);
+  for (const std::string& folder : {room.upper + "/wheels", room.upper + "/proc",
+                                    room.upper + "/dev", room.work, room.merged, prefix}) {
     TRY_VOID(sys::make_folders(folder));
   }
-  TRY_VOID(set_opaque(upper + std::string(kPrefix), true));
-  TRY_VOID(sys::make_folders(upper + "/tmp", 0777));
-  TRY_VOID(sys::write_file_atomic(upper + "/requirements.txt", wheels.requirements));
-  std::string lower;  // overlayfs wants the topmost first
+  TRY_VOID(set_opaque(prefix, true));
+  TRY_VOID(sys::make_folders(room.upper + "/tmp", 0777));
+  TRY_VOID(sys::write_file_atomic(room.upper + "/requirements.txt", wheels.requirements));
+  // Overlayfs wants the topmost layer first.
   for (auto layer = build.lower.rbegin(); layer != build.lower.rend(); ++layer) {
     if (layer->find_first_of(":,\\") != std::string::npos) {
-      return fail(Code::kInvalidArgument, "path_unsupported", "the path " + *layer + " holds ':' or ','",
+      return fail(Code::kInvalidArgument, "path_unsupported",
+                  "the path " + *layer + " holds ':' or ','",
                   "set ANYCHIP_IMAGE_STORE to a folder without them");
     }
-    lower += (lower.empty() ? "" : ":") + *layer;
+    room.lower += (room.lower.empty() ? "" : ":") + *layer;
   }
+  return room;
+}
+
+std::vector<std::string> install_command(const Room& room, const Wheels& wheels,
+                                         const std::vector<std::string>& pip) {
+  std::vector<std::string> argv;
+  const auto add = [&](std::initializer_list<std::string> words) {
+    argv.insert(argv.end(), words);
+  };
+  add({"unshare", "--mount", "--pid", "--net", "--ipc", "--uts", "--fork", "--kill-child"});
+  add({"sh", "-c", kLetGoOfVolumes + std::string(kEnterScript), "enter"});
+  add({room.lower, room.upper, room.work, room.merged, wheels.folder, "/usr/bin/python3"});
+  argv.insert(argv.end(), pip.begin(), pip.end());
+  add({"install", "--no-index", "--find-links=/wheels", "--no-deps", "--require-hashes"});
+  add({"--only-binary=:all:", "--no-cache-dir", "--no-input", "--disable-pip-version-check"});
+  add({"--no-warn-script-location", "--root-user-action=ignore"});
+  add({"--target", std::string(kPrefix), "-r", "/requirements.txt"});
+  return argv;
+}
+
+Status install(const LayerBuild& build, const Wheels& wheels, const std::vector<std::string>& pip) {
+  TRY(const Room room, prepare_room(build, wheels));
   sys::RunSpec spec;
-  spec.argv = {"unshare", "--mount", "--pid", "--net", "--ipc", "--uts", "--fork", "--kill-child", "sh", "-c",
-               kLetGoOfVolumes + std::string(kEnterScript), "enter", lower, upper, work, merged, wheels.folder, "/usr/bin/python3"};
-  spec.argv.insert(spec.argv.end(), pip.begin(), pip.end());
-  spec.argv.insert(spec.argv.end(),
-                   {"install", "--no-index", "--find-links=/wheels", "--no-deps", "--require-hashes",
-                    "--only-binary=:all:", "--no-cache-dir", "--no-input", "--disable-pip-version-check",
-                    "--no-warn-script-location", "--root-user-action=ignore", "--target", std::string(kPrefix), "-r",
-                    "/requirements.txt"});
+  spec.argv = install_command(room, wheels, pip);
   spec.is_environment_clean = true;
   spec.environment = {{"PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
-                      {"HOME", "/tmp"}, {"TMPDIR", "/tmp"}, {"LC_ALL", "C.UTF-8"}, {"PIP_CONFIG_FILE", "/dev/null"},
+                      {"HOME", "/tmp"},
+                      {"TMPDIR", "/tmp"},
+                      {"LC_ALL", "C.UTF-8"},
+                      {"PIP_CONFIG_FILE", "/dev/null"},
                       {"ANYCHIP_KEEP", build.options.store}};
   spec.timeout = hours(1);
   spec.is_ended_with_us = true;
@@ -163,20 +200,23 @@ Status install(const LayerBuild& build, const Wheels& wheels, const std::vector<
   int ticks = 0;
   spec.on_tick = [&] {
     if (++ticks % 4 != 1) return;  // counting the files takes some 30 ms
-    const auto facts = facts_of_tree(upper);
+    const auto facts = facts_of_tree(room.upper);
     const int64_t done = facts ? facts->bytes : 0;
     const int64_t total = std::max<int64_t>(wheels.content_bytes, 1);
     const int64_t percent = std::min<int64_t>(done * 100 / total, 100);
     build.report(60 + static_cast<int>(percent * 37 / 100),
-                 percent < 100 ? fmt::format("{}: installing, {} of {} MB", build.layer.id, done / 1'000'000, total / 1'000'000)
+                 percent < 100 ? fmt::format("{}: installing, {} of {} MB", build.layer.id,
+                                             done / 1'000'000, total / 1'000'000)
                                : build.layer.id + ": compiling");
   };
   TRY(const auto result, sys::run(spec));
   if (result.exit_code != 0) return explain(build, result.out + result.err);
-  TRY_VOID(sys::make_folders(build.root + sys::parent_of(std::string(kPrefix))));
-  const std::string from = upper + std::string(kPrefix), to = build.root + std::string(kPrefix);
-  if (::rename(from.c_str(), to.c_str()) != 0) return fail_errno("move the installed packages", errno);
-  return set_opaque(to, false);
+  const std::string prefix(kPrefix);
+  TRY_VOID(sys::make_folders(build.root + sys::parent_of(prefix)));
+  if (::rename((room.upper + prefix).c_str(), (build.root + prefix).c_str()) != 0) {
+    return fail_errno("move the installed packages", errno);
+  }
+  return set_opaque(build.root + prefix, false);
 }
 
 }  // namespace

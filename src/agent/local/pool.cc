@@ -29,8 +29,8 @@ Result<int64_t> size_for_new_pool(const std::string& folder, int64_t asked_bytes
       asked_bytes != 0 ? asked_bytes : std::min(kPoolBytesDefaultMax, space.free_bytes / 10 * 7);
   if (size_bytes < kPoolBytesMin) {
     return fail(Code::kResourceExhausted, "disk_full",
-                fmt::format("{} has {} MiB free; the disk pool needs at least 1 GiB (1.5 GiB free)", folder,
-                            space.free_bytes >> 20),
+                fmt::format("{} has {} MiB free; the disk pool needs at least 1 GiB (1.5 GiB free)",
+                            folder, space.free_bytes >> 20),
                 "free some space, or set ANYCHIP_DATA to a folder on a larger disk");
   }
   return size_bytes / 4096 * 4096;
@@ -59,9 +59,10 @@ Status Pool::Impl::mount_pool() {
   TRY(const auto loops, sys::loops_of(layout_.backing));
   if (mounted) {
     if (!loops.empty() && loops[0].path == mounted->source) return {};
-    return fail(Code::kFailedPrecondition, "pool_mount_foreign",
-                fmt::format("{} is a mount of {}, not of our pool file", layout_.pool, mounted->source),
-                "unmount it, then start again");
+    return fail(
+        Code::kFailedPrecondition, "pool_mount_foreign",
+        fmt::format("{} is a mount of {}, not of our pool file", layout_.pool, mounted->source),
+        "unmount it, then start again");
   }
   TRY(const bool is_free, sys::wait_loop_free(layout_.backing, seconds(2)));
   if (!is_free) {
@@ -79,13 +80,15 @@ Status Pool::Impl::close() {
   Status first_problem;
   for (const auto& [id, record] : volume_records()) {
     const auto lock = lock_object(id.text);
-    if (Status status = unmount_volume(id); !status && first_problem) first_problem = std::move(status);
+    if (Status status = unmount_volume(id); !status && first_problem)
+      first_problem = std::move(status);
   }
   TRY_VOID(first_problem);
   TRY_VOID(sys::unmount(layout_.pool));
   TRY(const bool is_free, sys::wait_loop_free(layout_.backing, seconds(5)));
   if (!is_free) {
-    return fail(Code::kUnavailable, "pool_busy", "the disk pool is still in use by another process");
+    return fail(Code::kUnavailable, "pool_busy",
+                "the disk pool is still in use by another process");
   }
   return {};
 }
@@ -120,7 +123,8 @@ Status Pool::Impl::save(const VolumeRecord& record) {
 }
 
 Status Pool::Impl::save(const SnapshotRecord& record) {
-  TRY_VOID(sys::write_file_durable(layout_.sidecar_of(record.snapshot), to_json_text(record), 0600));
+  TRY_VOID(
+      sys::write_file_durable(layout_.sidecar_of(record.snapshot), to_json_text(record), 0600));
   const std::lock_guard lock(mutex_);
   snapshots_[record.snapshot] = record;
   return {};
@@ -152,7 +156,8 @@ Pool::~Pool() = default;
 
 Result<std::unique_ptr<Pool>> Pool::open(const std::string& data, PoolOptions options) {
   if (::geteuid() != 0) {
-    return fail(Code::kPermissionDenied, "root_needed", "the disk pool needs root: it mounts file systems",
+    return fail(Code::kPermissionDenied, "root_needed",
+                "the disk pool needs root: it mounts file systems",
                 "start the agent as root (sudo)");
   }
   PoolLayout layout(sys::absolute_path(data));  // as the kernel names it, for loops and mounts
@@ -181,8 +186,11 @@ Status Pool::remove_volume(const VolumeId& volume) { return impl_->remove_volume
 Status Pool::take_snapshot(const SnapshotId& snapshot, const VolumeId& volume) {
   return impl_->take_snapshot(snapshot, volume);
 }
-Status Pool::remove_snapshot(const SnapshotId& snapshot) { return impl_->remove_snapshot(snapshot); }
-Result<MountedVolume> Pool::attach(const VolumeId& volume, const InstanceId& instance, int64_t generation) {
+Status Pool::remove_snapshot(const SnapshotId& snapshot) {
+  return impl_->remove_snapshot(snapshot);
+}
+Result<MountedVolume> Pool::attach(const VolumeId& volume, const InstanceId& instance,
+                                   int64_t generation) {
   return impl_->attach(volume, instance, generation);
 }
 Status Pool::detach(const VolumeId& volume, const InstanceId& instance) {
@@ -192,8 +200,10 @@ Status Pool::detach(const VolumeId& volume, const InstanceId& instance) {
 Status Pool::detach_all(const InstanceId& instance) {
   Status first_problem;
   for (const auto& [id, record] : impl_->volume_records()) {
-    if (std::find(record.holders.begin(), record.holders.end(), instance) == record.holders.end()) continue;
-    if (Status status = impl_->detach(id, instance); !status && first_problem) first_problem = std::move(status);
+    if (std::find(record.holders.begin(), record.holders.end(), instance) == record.holders.end())
+      continue;
+    if (Status status = impl_->detach(id, instance); !status && first_problem)
+      first_problem = std::move(status);
   }
   return first_problem;
 }

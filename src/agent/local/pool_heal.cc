@@ -1,6 +1,6 @@
 // What a killed agent may have left, and how it becomes whole: a frozen file system is thawed, an
-// unfinished creation removed, a begun removal finished, mounts and images nobody answers for swept.
-// Everything that is touched lies under our own data folder.
+// unfinished creation removed, a begun removal finished, mounts and images nobody answers for
+// swept. Everything that is touched lies under our own data folder.
 #include <algorithm>
 
 #include "agent/local/pool_impl.h"
@@ -103,9 +103,9 @@ Status Pool::Impl::sweep_mounts() {
   TRY(const auto loops, sys::loop_devices());
   for (const sys::LoopDevice& loop : loops) {
     if (!loop.backing_file.starts_with(layout_.volumes + "/")) continue;
-    const bool is_mounted = std::any_of(table.begin(), table.end(), [&](const sys::MountEntry& entry) {
-      return entry.source == loop.path;
-    });
+    const bool is_mounted =
+        std::any_of(table.begin(), table.end(),
+                    [&](const sys::MountEntry& entry) { return entry.source == loop.path; });
     if (!is_mounted) TRY_VOID(sys::detach_loop(loop.path));
   }
   return {};
@@ -115,7 +115,8 @@ Status Pool::Impl::sweep_files(const std::string& folder) {
   TRY(const auto names, sys::list_folder(folder));
   for (const std::string& name : names) {
     const bool is_orphan_image =
-        name.ends_with(".img") && !sys::exists(folder + "/" + name.substr(0, name.size() - 4) + ".json");
+        name.ends_with(".img") &&
+        !sys::exists(folder + "/" + name.substr(0, name.size() - 4) + ".json");
     if (!is_orphan_image && name.find(".tmp-") == std::string::npos) continue;
     log::warn("pool.leftover_removed", {{"file", name}});
     TRY_VOID(sys::remove_file(folder + "/" + name));

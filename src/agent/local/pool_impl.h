@@ -15,7 +15,8 @@ namespace anychip::agent {
 
 class Pool::Impl {
  public:
-  Impl(PoolLayout layout, sys::FileLock lock) : layout_(std::move(layout)), lock_(std::move(lock)) {}
+  Impl(PoolLayout layout, sys::FileLock lock)
+      : layout_(std::move(layout)), lock_(std::move(lock)) {}
 
   // pool.cc
   Status make_backing(int64_t size_bytes);
@@ -51,8 +52,8 @@ class Pool::Impl {
   Status save(const SnapshotRecord& record);
   void forget(const VolumeId& id);
   void forget(const SnapshotId& id);
-  // Held during an operation on the object: those of one object run one after the other. Lock order:
-  // volume before snapshot.
+  // Held during an operation on the object: those of one object run one after the other. Lock
+  // order: volume before snapshot.
   std::unique_lock<std::mutex> lock_object(const std::string& id);
 
   Result<std::string> template_of(int64_t size_bytes);

@@ -17,7 +17,8 @@ std::string_view name_of(RecordState state) {
 }
 
 Result<RecordState> parse_state(const std::string& text) {
-  for (const RecordState state : {RecordState::kCreating, RecordState::kReady, RecordState::kRemoving}) {
+  for (const RecordState state :
+       {RecordState::kCreating, RecordState::kReady, RecordState::kRemoving}) {
     if (name_of(state) == text) return state;
   }
   return fail(Code::kDataLoss, "sidecar_malformed", "unknown state '" + text + "'");
@@ -29,7 +30,8 @@ Result<json::object> parse_object(std::string_view text) {
   json::object object = std::move(value.as_object());
   TRY(const int64_t format, json::get_int(object, "format"));
   if (format != kFormat) {
-    return fail(Code::kUnimplemented, "sidecar_newer", "written by a newer version of this program");
+    return fail(Code::kUnimplemented, "sidecar_newer",
+                "written by a newer version of this program");
   }
   return object;
 }
@@ -56,7 +58,8 @@ std::string to_json_text(const VolumeRecord& record) {
                                       {"needs_grow", record.needs_grow},
                                       {"from_snapshot", record.from_snapshot.text},
                                       {"attach_generation", record.attach_generation},
-                                      {"attached_to", std::move(holders)}}) + "\n";
+                                      {"attached_to", std::move(holders)}}) +
+         "\n";
 }
 
 std::string to_json_text(const SnapshotRecord& record) {
@@ -66,7 +69,8 @@ std::string to_json_text(const SnapshotRecord& record) {
                                       {"state", name_of(record.state)},
                                       {"size_bytes", record.size_bytes},
                                       {"flush_us", record.flush_us},
-                                      {"freeze_us", record.freeze_us}}) + "\n";
+                                      {"freeze_us", record.freeze_us}}) +
+         "\n";
 }
 
 Result<VolumeRecord> parse_volume_record(std::string_view text) {

@@ -12,12 +12,12 @@ namespace anychip::agent {
 
 struct PoolLayout {
   explicit PoolLayout(const std::string& data_folder);
-  std::string agent;      // DATA/agent
-  std::string lock_file;  // DATA/agent/pool.lock
-  std::string backing;    // DATA/agent/pool.img
-  std::string pool;       // DATA/agent/pool: the mounted pool
+  std::string agent;                          // DATA/agent
+  std::string lock_file;                      // DATA/agent/pool.lock
+  std::string backing;                        // DATA/agent/pool.img
+  std::string pool;                           // DATA/agent/pool: the mounted pool
   std::string volumes, snapshots, templates;  // folders in it
-  std::string mounts;     // DATA/agent/mounts
+  std::string mounts;                         // DATA/agent/mounts
 
   std::string image_of(const VolumeId& id) const { return volumes + "/" + id.text + ".img"; }
   std::string sidecar_of(const VolumeId& id) const { return volumes + "/" + id.text + ".json"; }
@@ -34,8 +34,8 @@ struct VolumeRecord {
   int64_t size_bytes = 0;
   bool needs_grow = false;  // the file is larger than the file system in it, until first mounted
   SnapshotId from_snapshot;
-  int64_t attach_generation = 0;     // of the newest attach, kept after the detach
-  std::vector<InstanceId> holders;   // instances it is attached to
+  int64_t attach_generation = 0;    // of the newest attach, kept after the detach
+  std::vector<InstanceId> holders;  // instances it is attached to
 };
 
 struct SnapshotRecord {

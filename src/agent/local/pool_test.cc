@@ -37,9 +37,9 @@ AnyId new_id() {
   return AnyId::make(RealClock{}.wall_now(), random);
 }
 
-#define ASSERT_OK(expression)                                                       \
-  do {                                                                              \
-    const auto& ok_status = (expression);                                           \
+#define ASSERT_OK(expression)                                                                   \
+  do {                                                                                          \
+    const auto& ok_status = (expression);                                                       \
     ASSERT_TRUE(ok_status.has_value()) << #expression << ": " << ok_status.error().to_string(); \
   } while (false)
 
@@ -168,7 +168,8 @@ TEST_F(PoolTest, SnapshotTakesLessThanFivePercentInNewBlocks) {
 struct RecordHeader {
   uint64_t number, length;
 };
-void write_records(const std::string& path, const std::atomic<bool>& stop, std::atomic<int>& written) {
+void write_records(const std::string& path, const std::atomic<bool>& stop,
+                   std::atomic<int>& written) {
   SeededRandom random(7);
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   for (uint64_t number = 0; !stop; ++number) {
@@ -239,7 +240,8 @@ TEST_F(PoolTest, SnapshotUnderWritesIsConsistentAndBothMountAgain) {
   ASSERT_OK(pool_->detach_all(instance));
   EXPECT_EQ(loops_below(), 1u);
   for (const VolumeId& volume : {id, clone}) {  // the file systems are sound, not only readable
-    ASSERT_OK(sys::run_ok({"xfs_repair", "-n", "-f", data_ + "/agent/pool/volumes/" + volume.text + ".img"}));
+    ASSERT_OK(sys::run_ok(
+        {"xfs_repair", "-n", "-f", data_ + "/agent/pool/volumes/" + volume.text + ".img"}));
   }
 }
 
@@ -256,7 +258,8 @@ TEST_F(PoolTest, VolumeFromASnapshotGrowsToItsSize) {
 
 TEST_F(PoolTest, GenerationsFence) {
   const auto id = make_volume();
-  const auto first = new_id<InstanceId>(), second = new_id<InstanceId>(), third = new_id<InstanceId>();
+  const auto first = new_id<InstanceId>(), second = new_id<InstanceId>(),
+             third = new_id<InstanceId>();
   const std::string path = attach(id, first, 3);
   EXPECT_EQ(attach(id, first, 3), path);
   EXPECT_EQ(attach(id, second, 3), path) << "one node, one generation: shared";
@@ -271,7 +274,8 @@ TEST_F(PoolTest, GenerationsFence) {
   EXPECT_EQ(pool_->volumes()[0].attached_to, third);
   reopen();
   EXPECT_EQ(pool_->volumes()[0].attached_to, third) << "found again";
-  EXPECT_EQ(pool_->attach(id, first, 3).error().reason, "generation_stale") << "also after a detach";
+  EXPECT_EQ(pool_->attach(id, first, 3).error().reason, "generation_stale")
+      << "also after a detach";
 }
 
 TEST_F(PoolTest, AfterARebootHoldersAreKnownAndAttachMountsAgain) {
@@ -316,11 +320,14 @@ TEST_F(PoolTest, AHundredVolumesLeaveNoLoopDevice) {
 }
 
 TEST_F(PoolTest, BadAsksAreRefused) {
-  EXPECT_EQ(pool_->ensure_volume(VolumeId{"../../etc/x"}, 512 * kMiB).error().reason, "id_malformed");
+  EXPECT_EQ(pool_->ensure_volume(VolumeId{"../../etc/x"}, 512 * kMiB).error().reason,
+            "id_malformed");
   EXPECT_EQ(pool_->ensure_volume(new_id<VolumeId>(), kMiB).error().reason, "volume_too_small");
-  EXPECT_EQ(pool_->ensure_volume(new_id<VolumeId>(), 512 * kMiB, new_id<SnapshotId>()).error().reason,
-            "snapshot_missing");
-  EXPECT_EQ(pool_->take_snapshot(new_id<SnapshotId>(), new_id<VolumeId>()).error().reason, "volume_missing");
+  EXPECT_EQ(
+      pool_->ensure_volume(new_id<VolumeId>(), 512 * kMiB, new_id<SnapshotId>()).error().reason,
+      "snapshot_missing");
+  EXPECT_EQ(pool_->take_snapshot(new_id<SnapshotId>(), new_id<VolumeId>()).error().reason,
+            "volume_missing");
   ASSERT_OK(pool_->remove_volume(new_id<VolumeId>()));
   ASSERT_OK(pool_->remove_snapshot(new_id<SnapshotId>()));
 }
@@ -372,7 +379,8 @@ TEST_P(PoolKillTest, HealsAtTheNextOpen) {
   }
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << "the story never came to " << GetParam();
+  ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+      << "the story never came to " << GetParam();
 
   open_pool();
   const PoolLayout layout(data_);
@@ -397,12 +405,14 @@ TEST_P(PoolKillTest, HealsAtTheNextOpen) {
   EXPECT_EQ(loops_below(), 1u);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    EveryStep, PoolKillTest,
-    ::testing::Values("pool.template.made", "pool.volume.sidecar", "pool.volume.cloned", "pool.attach.sidecar",
-                      "pool.attach.mounted", "pool.snapshot.sidecar", "pool.snapshot.frozen",
-                      "pool.snapshot.cloned", "pool.snapshot.synced", "pool.snapshot.removing",
-                      "pool.detach.unmounted", "pool.volume.removing", "pool.volume.image_removed"));
+INSTANTIATE_TEST_SUITE_P(EveryStep, PoolKillTest,
+                         ::testing::Values("pool.template.made", "pool.volume.sidecar",
+                                           "pool.volume.cloned", "pool.attach.sidecar",
+                                           "pool.attach.mounted", "pool.snapshot.sidecar",
+                                           "pool.snapshot.frozen", "pool.snapshot.cloned",
+                                           "pool.snapshot.synced", "pool.snapshot.removing",
+                                           "pool.detach.unmounted", "pool.volume.removing",
+                                           "pool.volume.image_removed"));
 
 TEST_F(PoolTest, AKillWhileFrozenThawsAtOnceWithoutAnotherAgent) {
   const auto id = make_volume();

@@ -11,14 +11,17 @@ namespace {
 constexpr std::string_view kHashOption = "--hash=sha256:";
 
 std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.front())) != 0) text.remove_prefix(1);
-  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back())) != 0) text.remove_suffix(1);
+  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.front())) != 0)
+    text.remove_prefix(1);
+  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back())) != 0)
+    text.remove_suffix(1);
   return text;
 }
 
 bool is_made_of(std::string_view text, std::string_view others) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [&](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 || others.find(c) != std::string_view::npos;
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           others.find(c) != std::string_view::npos;
   });
 }
 
@@ -62,7 +65,8 @@ Result<Pin> parse_pin(const std::string& line) {
   pin.line = line;
   const size_t options = line.find(" --");
   std::string_view requirement = trimmed(std::string_view(line).substr(0, options));
-  std::string_view rest = options == std::string::npos ? "" : trimmed(std::string_view(line).substr(options));
+  std::string_view rest =
+      options == std::string::npos ? "" : trimmed(std::string_view(line).substr(options));
   while (!rest.empty()) {
     const size_t space = rest.find(' ');
     const std::string_view word = rest.substr(0, space);
@@ -93,7 +97,8 @@ std::string normalized_project(std::string_view name) {
   for (const char c : name) {
     const bool is_separator = c == '-' || c == '_' || c == '.';
     if (is_separator && normalized.ends_with('_')) continue;
-    normalized += is_separator ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    normalized +=
+        is_separator ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   }
   return normalized;
 }
@@ -111,7 +116,8 @@ bool is_wheel_of(std::string_view file_name, const Pin& pin) {
 Result<std::vector<Pin>> parse_requirements(std::string_view text) {
   std::vector<Pin> pins;
   for (const std::string& line : logical_lines(text)) {
-    if (line.starts_with("-")) return malformed(line, "is an option; where packages come from is the node's own setting");
+    if (line.starts_with("-"))
+      return malformed(line, "is an option; where packages come from is the node's own setting");
     TRY(auto pin, parse_pin(line));
     pins.push_back(std::move(pin));
   }

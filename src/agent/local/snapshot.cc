@@ -35,11 +35,13 @@ Status Pool::Impl::take_snapshot(const SnapshotId& id, const VolumeId& volume) {
   const auto snapshot_lock = lock_object(id.text);
   if (const auto old = snapshot_record(id); old && old->state == RecordState::kReady) {
     if (old->volume == volume) return {};
-    return fail(Code::kAlreadyExists, "snapshot_exists", "the snapshot " + id.text + " is of another volume");
+    return fail(Code::kAlreadyExists, "snapshot_exists",
+                "the snapshot " + id.text + " is of another volume");
   }
   const auto source = volume_record(volume);
   if (!source || source->state != RecordState::kReady) {
-    return fail(Code::kNotFound, "volume_missing", "the volume " + volume.text + " is not on this node");
+    return fail(Code::kNotFound, "volume_missing",
+                "the volume " + volume.text + " is not on this node");
   }
   TRY_VOID(check_space());
   SnapshotRecord record;
@@ -54,7 +56,8 @@ Status Pool::Impl::take_snapshot(const SnapshotId& id, const VolumeId& volume) {
     if (mounted) return clone_mounted(record, mount_point);
     TRY(const bool is_free, sys::wait_loop_free(layout_.image_of(volume), seconds(1)));
     if (!is_free) {
-      return fail(Code::kUnavailable, "volume_busy", "the volume " + volume.text + " is still being released");
+      return fail(Code::kUnavailable, "volume_busy",
+                  "the volume " + volume.text + " is still being released");
     }
     return sys::clone_file(layout_.image_of(volume), layout_.image_of(id));
   };
@@ -63,7 +66,8 @@ Status Pool::Impl::take_snapshot(const SnapshotId& id, const VolumeId& volume) {
   if (cloned) cloned = sys::sync_folder(layout_.snapshots);
   if (!cloned) {
     if (const Status deleted = delete_snapshot(record); !deleted) {
-      log::warn("pool.snapshot_undeleted", {{"snapshot", id.text}, {"error", deleted.error().message}});
+      log::warn("pool.snapshot_undeleted",
+                {{"snapshot", id.text}, {"error", deleted.error().message}});
     }
     return cloned;
   }

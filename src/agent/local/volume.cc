@@ -43,7 +43,8 @@ Result<std::string> Pool::Impl::template_of(int64_t size_bytes) {
     TRY(auto fd, sys::open_file(unfinished, O_RDWR | O_CREAT | O_TRUNC, 0600));
     if (::ftruncate(fd.get(), size_bytes) != 0) return fail_errno("size " + unfinished, errno);
   }
-  TRY_VOID(sys::run_ok({"mkfs.xfs", "-q", "-f", "-K", "-s", "size=4096", "-m", "reflink=1", unfinished}));
+  TRY_VOID(sys::run_ok(
+      {"mkfs.xfs", "-q", "-f", "-K", "-s", "size=4096", "-m", "reflink=1", unfinished}));
   FAILPOINT("pool.template.made");
   TRY_VOID(sys::sync_file(unfinished));
   TRY_VOID(sys::rename_durable(unfinished, path));
@@ -98,7 +99,8 @@ Status Pool::Impl::ensure_volume(const VolumeId& id, int64_t size_bytes, const S
     snapshot_lock = lock_object(from.text);
     const auto snapshot = snapshot_record(from);
     if (!snapshot || snapshot->state != RecordState::kReady) {
-      return fail(Code::kNotFound, "snapshot_missing", "the snapshot " + from.text + " is not on this node");
+      return fail(Code::kNotFound, "snapshot_missing",
+                  "the snapshot " + from.text + " is not on this node");
     }
     record.size_bytes = std::max(record.size_bytes, snapshot->size_bytes);
     record.needs_grow = record.size_bytes > snapshot->size_bytes;
@@ -147,20 +149,22 @@ Status Pool::Impl::mount_volume(VolumeRecord& record) {
   // Never two devices on one image: a lazily detached mount may still be written to.
   TRY(const bool is_free, sys::wait_loop_free(image, seconds(1)));
   if (!is_free) {
-    return fail(Code::kUnavailable, "volume_busy", "the volume " + record.volume.text + " is still being released");
+    return fail(Code::kUnavailable, "volume_busy",
+                "the volume " + record.volume.text + " is still being released");
   }
   TRY_VOID(sys::make_folders(target, 0711));
   TRY(const auto loop, sys::attach_loop(image));
   // nouuid: every clone has the uuid of its template or parent.
   TRY_VOID(sys::mount_file_system(loop.path, target, "xfs", MS_NODEV | MS_NOSUID | MS_NOATIME,
-                                   "nouuid,discard"));
+                                  "nouuid,discard"));
   if (!record.needs_grow) return {};
   TRY_VOID(sys::run_ok({"xfs_growfs", target}));
   record.needs_grow = false;
   return save(record);
 }
 
-Result<MountedVolume> Pool::Impl::attach(const VolumeId& id, const InstanceId& instance, int64_t generation) {
+Result<MountedVolume> Pool::Impl::attach(const VolumeId& id, const InstanceId& instance,
+                                         int64_t generation) {
   TRY_VOID(check_id(id));
   const auto lock = lock_object(id.text);
   auto record = volume_record(id);
@@ -196,10 +200,12 @@ Result<MountedVolume> Pool::Impl::attach(const VolumeId& id, const InstanceId& i
 Status Pool::Impl::unmount_volume(const VolumeId& id) {
   const std::string target = layout_.mount_of(id);
   TRY(const bool is_lazy, sys::unmount(target));
-  TRY(const bool is_free, sys::wait_loop_free(layout_.image_of(id), is_lazy ? seconds(1) : seconds(5)));
+  TRY(const bool is_free,
+      sys::wait_loop_free(layout_.image_of(id), is_lazy ? seconds(1) : seconds(5)));
   if (!is_free) {
     return fail(Code::kUnavailable, "volume_busy",
-                "the volume " + id.text + " is still in use by a process", "try again when it has ended");
+                "the volume " + id.text + " is still in use by a process",
+                "try again when it has ended");
   }
   if (::rmdir(target.c_str()) != 0 && errno != ENOENT) return fail_errno("remove " + target, errno);
   return {};

@@ -42,22 +42,28 @@ std::string title_of(const Pin& pin) { return pin.name + " " + pin.version; }
 tl::unexpected<Error> explain(const Pin& pin, const std::string& said) {
   const auto has = [&](std::string_view words) { return said.find(words) != std::string::npos; };
   if (has("DO NOT MATCH THE HASHES")) {
-    return fail(Code::kFailedPrecondition, "wheel_hash_mismatch",
-                fmt::format("the wheel of {} that this node's pip offers matches none of its pinned hashes", title_of(pin)),
-                "the site serves its own build: add its sha256 to the requirements, or take it out of find-links");
+    return fail(
+        Code::kFailedPrecondition, "wheel_hash_mismatch",
+        fmt::format("the wheel of {} that this node's pip offers matches none of its pinned hashes",
+                    title_of(pin)),
+        "the site serves its own build: add its sha256 to the requirements, or take it out of "
+        "find-links");
   }
   if (has("No space left on device")) {
-    return fail(Code::kResourceExhausted, "disk_full", "the disk is full while fetching " + title_of(pin),
+    return fail(Code::kResourceExhausted, "disk_full",
+                "the disk is full while fetching " + title_of(pin),
                 "free some space, then try again: what is fetched is kept");
   }
   if (has("No module named pip")) {
-    return fail(Code::kFailedPrecondition, "pip_missing", "python3 on this node has no pip", "apt-get install python3-pip");
+    return fail(Code::kFailedPrecondition, "pip_missing", "python3 on this node has no pip",
+                "apt-get install python3-pip");
   }
-  if (has("Max retries") || has("NewConnectionError") || has("Name or service") || has("name resolution") ||
-      has("timed out") || has("Connection refused")) {
-    return fail(Code::kUnavailable, "network_missing",
-                "no network: this node's package index cannot be reached to fetch " + title_of(pin),
-                "connect the node, or point its pip configuration at a mirror or a folder of wheels");
+  if (has("Max retries") || has("NewConnectionError") || has("Name or service") ||
+      has("name resolution") || has("timed out") || has("Connection refused")) {
+    return fail(
+        Code::kUnavailable, "network_missing",
+        "no network: this node's package index cannot be reached to fetch " + title_of(pin),
+        "connect the node, or point its pip configuration at a mirror or a folder of wheels");
   }
   if (has("No matching distribution") || has("Could not find a version")) {
     return fail(Code::kUnavailable, "wheel_unavailable",
@@ -67,8 +73,9 @@ tl::unexpected<Error> explain(const Pin& pin, const std::string& said) {
   const size_t error = said.rfind("ERROR: ");
   return fail(Code::kUnavailable, "wheel_unavailable",
               fmt::format("fetching {} failed: {}", title_of(pin),
-                          error == std::string::npos ? said.substr(said.size() - std::min<size_t>(said.size(), 300))
-                                                     : said.substr(error + 7, 300)));
+                          error == std::string::npos
+                              ? said.substr(said.size() - std::min<size_t>(said.size(), 300))
+                              : said.substr(error + 7, 300)));
 }
 
 }  // namespace
@@ -85,15 +92,16 @@ Result<std::string> sha256_of_file(const std::string& path) {
 }
 
 Result<int64_t> content_bytes_of_wheel(const std::string& path) {
-  const std::unique_ptr<struct archive, decltype(&::archive_read_free)> reader(::archive_read_new(),
-                                                                               &::archive_read_free);
+  const std::unique_ptr<struct archive, decltype(&::archive_read_free)> reader(
+      ::archive_read_new(), &::archive_read_free);
   ::archive_read_support_format_zip_seekable(reader.get());
   if (::archive_read_open_filename(reader.get(), path.c_str(), 1 << 16) != ARCHIVE_OK) {
     return fail(Code::kDataLoss, "wheel_unreadable", path + " is not a wheel");
   }
   int64_t bytes = 0;
   archive_entry* entry = nullptr;
-  while (::archive_read_next_header(reader.get(), &entry) == ARCHIVE_OK) bytes += ::archive_entry_size(entry);
+  while (::archive_read_next_header(reader.get(), &entry) == ARCHIVE_OK)
+    bytes += ::archive_entry_size(entry);
   return bytes;
 }
 
@@ -108,17 +116,31 @@ Result<std::string> WheelCache::find(const Pin& pin, const std::string& folder) 
   return std::string();
 }
 
-Result<std::string> WheelCache::fetch(const Pin& pin, const std::string& python_version, const std::string& work,
-                                      const std::atomic<bool>& cancel,
+Result<std::string> WheelCache::fetch(const Pin& pin, const std::string& python_version,
+                                      const std::string& work, const std::atomic<bool>& cancel,
                                       const std::function<void(const std::string&)>& report) {
-  const std::string requirement = work + "/requirement.txt", out = work + "/out", scratch = work + "/tmp";
+  const std::string requirement = work + "/requirement.txt", out = work + "/out",
+                    scratch = work + "/tmp";
   TRY_VOID(sys::make_folders(out));
   TRY_VOID(sys::make_folders(scratch));
   TRY_VOID(sys::write_file_atomic(requirement, pin.line + "\n"));
   sys::RunSpec spec;
-  spec.argv = {"python3", "-m", "pip", "download", "--no-deps", "--require-hashes", "--only-binary=:all:",
-               "--disable-pip-version-check", "--no-input", "--progress-bar=off", "--python-version",
-               python_version, "-d", out, "-r", requirement};
+  spec.argv = {"python3",
+               "-m",
+               "pip",
+               "download",
+               "--no-deps",
+               "--require-hashes",
+               "--only-binary=:all:",
+               "--disable-pip-version-check",
+               "--no-input",
+               "--progress-bar=off",
+               "--python-version",
+               python_version,
+               "-d",
+               out,
+               "-r",
+               requirement};
   spec.environment = {{"TMPDIR", scratch}, {"LC_ALL", "C.UTF-8"}};
   spec.timeout = hours(2);
   spec.is_ended_with_us = true;

@@ -25,8 +25,8 @@ class WheelCache {
 
  private:
   Result<std::string> find(const Pin& pin, const std::string& folder) const;
-  Result<std::string> fetch(const Pin& pin, const std::string& python_version, const std::string& work,
-                            const std::atomic<bool>& cancel,
+  Result<std::string> fetch(const Pin& pin, const std::string& python_version,
+                            const std::string& work, const std::atomic<bool>& cancel,
                             const std::function<void(const std::string& text)>& report);
   std::string folder_;
 };
