@@ -40,9 +40,9 @@ InstancePaths NodePaths::instance(const InstanceId& instance) const {
   paths.metrics = paths.folder + "/metrics.jsonl";
   paths.control = paths.folder + "/control";
   paths.hosts = paths.folder + "/hosts";
-  paths.pid = paths.folder + "/pid";
-  paths.conmon_pid = paths.folder + "/conmon.pid";
   paths.run = run + "/" + instance.text;
+  paths.pid = paths.run + "/pid";
+  paths.conmon_pid = paths.run + "/conmon.pid";
   paths.rootfs = paths.run + "/rootfs";
   paths.io = paths.run + "/io";
   paths.opt = paths.run + "/opt";

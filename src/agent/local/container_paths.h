@@ -18,8 +18,9 @@ struct InstancePaths {
   std::string metrics;   // copy of metrics.jsonl, made when the disk is detached
   std::string control;   // folder: /run/anychip/control of the container
   std::string hosts;     // /etc/hosts of the container
-  std::string pid, conmon_pid;
   std::string run;       // RUN/<id>: mount points and bundle, gone after removal
+  // Below `run`: a runc killed while it writes one leaves a temporary file that stops the next runc.
+  std::string pid, conmon_pid;
   std::string rootfs, io, opt, bundle;
   std::string exit_file;  // written by conmon
   std::string volume(size_t index) const { return run + "/volume-" + std::to_string(index); }
