@@ -91,6 +91,7 @@ struct Node {
     catalog::Chip chip;
     chip.id = "cpu";
     chip.back_end = "cpu";
+    chip.price = RatePerHour{120'000};  // a CPU without a price is not offered
     chip.default_count_per_node = 2;
     TRY(runtime, LocalRuntime::open(options, *images, {chip}, {}, clock));
     return {};
