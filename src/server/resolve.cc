@@ -20,7 +20,12 @@ std::optional<fleet::Target> resolve_target(const catalog::Catalog& catalog,
                                             int64_t count, std::vector<fleet::Refusal>& refusals) {
   const size_t before = refusals.size();
   const auto chip = catalog.chip(chip_id);
-  if (!chip) refuse(refusals, chip.error(), "/chip");
+  if (chip_id.empty()) {
+    refuse(refusals, Error{Code::kInvalidArgument, "chip_missing", "no chip is named",
+                           "`anychip offer` lists the chips that can be had", {}}, "/chip");
+  } else if (!chip) {
+    refuse(refusals, chip.error(), "/chip");
+  }
   const auto image = catalog.image(image_id);
   if (!image) refuse(refusals, image.error(), "/image");
   if (count < 1 || count > kCountMax) {

@@ -84,6 +84,7 @@ class Cloud:
     # --- runs ---------------------------------------------------------------------------------
     def train(self, name: str, *train_args: str, chip: str = "cpu", extra: tuple[str, ...] = ()):
         """Starts the poem template with other arguments for train.py."""
+        self.wait_free(chip)
         return self.json("run", "--name", name, "--template", "tang-poem-gpt", "--chip", chip, *extra, "--",
                          "python", "train.py", "--backend", "cpu", *train_args, timeout_s=600)
 
@@ -92,6 +93,12 @@ class Cloud:
 
     def wait(self, name: str, *what: str, timeout_s: int = 600) -> None:
         self.run("wait", name, *what, "--timeout", str(timeout_s), timeout_s=timeout_s + 30)
+
+    def wait_free(self, chip: str, count: int = 1) -> None:
+        """A run that has just ended gives its device back a moment later."""
+        def enough():
+            return sum(o["count_free"] for o in self.json("offer")["items"] if o["chip"] == chip) >= count
+        wait_until(f"{count} {chip} free", enough)
 
     def curve(self, name: str) -> list:
         return self.json("compare", name)["curve"]

@@ -47,7 +47,7 @@ def test_count_zero_and_more_than_exist(busy):
 
 
 def test_a_chip_that_no_variant_serves(busy):
-    refused(busy, *start(busy, "--chip", "gaudi-2"), code="variant_missing", status=6, says=["cpu"])
+    refused(busy, *start(busy, "--chip", "gaudi2"), code="variant_missing", status=6, says=["cpu"])
 
 
 def test_script_not_found(busy):
@@ -79,7 +79,7 @@ def test_switch_of_a_finished_run(busy):
 def test_unknown_run_template_image(busy):
     refused(busy, "show", "nobody", code="run_unknown", status=5)
     refused(busy, "run", "--name", "x", "--template", "tang-poem", code="template_unknown", status=5, says=["tang-poem-gpt"])
-    refused(busy, "run", "--name", "x", "--image", "pytroch", "--", "true", code="image_unknown", status=5, says=["pytorch"])
+    refused(busy, "run", "--name", "x", "--image", "pytroch", "--chip", "cpu", "--", "true", code="image_unknown", status=5, says=["pytorch"])
 
 
 def test_binary_garbage_as_a_task_file(busy, tmp_path):
@@ -98,6 +98,7 @@ def test_checkpoint_of_another_model_or_seed(busy, args):
     """The same checkpoint folder with another seed or another model: one sentence, exit status 1, no restart loop."""
     name = "other-" + args[0].strip("-")
     script = ("python train.py --backend cpu --steps 2 && python train.py --backend cpu --steps 4 " + " ".join(args))
+    busy.wait_free("cpu")
     busy.run("run", "--name", name, "--template", "tang-poem-gpt", "--", "sh", "-c", script)
     busy.wait(name, "--state", "failed")
     run = busy.show(name)

@@ -120,6 +120,7 @@ def test_the_chip_vanishes_and_the_run_goes_on_elsewhere(cloud, reference):
 
 
 def test_agent_away_every_command_answers_and_things_converge(cloud):
+    cloud.wait_free("cpu")
     cloud.kill("agent", signal.SIGTERM)
     started = cloud.train("patient", *ARGS)
     assert started["state"] in ("queued", "preparing")
