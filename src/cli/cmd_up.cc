@@ -81,17 +81,13 @@ Status start_agent(Context& context, const UpOptions& options) {
       start_process({context.data, Role::kAgent, 0, options.pool_gib, options.node_name}));
   TRY(Api* const api, context.api());
   Progress progress(context);
-  const std::string begun_at = context.clock->wall_now().rfc3339();
+  const WallTime started_at = context.clock->wall_now();
   const MonoTime begun = context.clock->mono_now();
   while (context.clock->mono_now() - begun < kAgentReadyMax) {
-    std::string text = "agent: preparing the disks of this node";
     const Result<json::object> nodes = api->list("/v1/nodes");
-    for (const json::value& item : nodes ? json::array_at(*nodes, "items") : json::array{}) {
-      const json::object& node = item.as_object();
-      const bool is_fresh = string_at(node, "last_seen_at") >= begun_at.substr(0, 19);
-      if (string_at(node, "state") == "ready" && is_fresh) return {};
-    }
-    progress.show(text);
+    const bool is_ours_up = find_process(context.data, Role::kAgent).pid == started.pid;
+    if (is_ours_up && nodes && has_node_ready_since(*nodes, started_at)) return {};
+    progress.show("agent: preparing the disks of this node");
     if (!sys::is_alive(started.pid))
       return tl::unexpected(start_failed(context, Role::kAgent, started, "ended at once"));
     context.pause(kPollEvery);
@@ -121,6 +117,15 @@ Status report_up(Context& context, const std::string& url, bool was_up) {
 }
 
 }  // namespace
+
+bool has_node_ready_since(const json::object& nodes, WallTime since) {
+  for (const json::value& item : json::array_at(nodes, "items")) {
+    const json::object& node = item.as_object();
+    const Result<WallTime> seen = parse_rfc3339(string_at(node, "last_seen_at"));
+    if (string_at(node, "state") == "ready" && seen && *seen >= since) return true;
+  }
+  return false;
+}
 
 Status cmd_up(Context& context, const UpOptions& options) {
   ProcessSeen server = find_process(context.data, Role::kServer);

@@ -19,6 +19,9 @@ struct UpOptions {
   std::string node_name;
 };
 Status cmd_up(Context& context, const UpOptions& options);
+// Whether a node has reported itself after `since`: an agent's last report, made just before it was
+// ended, must not pass for its successor's first.
+bool has_node_ready_since(const json::object& nodes, WallTime since);
 struct DownOptions {
   std::string run;  // "" = server and agent
   bool is_all = false;

@@ -9,6 +9,7 @@
 
 #include "cli/cleanup.h"
 #include "cli/cli_fixture.h"
+#include "cli/commands.h"
 #include "cli/processes.h"
 
 namespace anychip::cli {
@@ -103,6 +104,18 @@ TEST_F(UpCommand, APidOfAnotherProgramIsNotOurs) {
   EXPECT_TRUE(end_process(folder_, Role::kServer, seconds(1)));
   ASSERT_TRUE(sys::write_file_atomic(folder_ + "/server/server.json", "\x01garbage"));
   EXPECT_EQ(find_process(folder_, Role::kServer).pid, 0);
+}
+
+TEST(Up, TheLastReportOfTheAgentBeforeIsNotTheFirstOfTheNewOne) {
+  const json::value nodes =
+      json::parse(R"({"items":[{"state":"ready","last_seen_at":"2026-11-30T22:12:40.250000Z"}]})")
+          .value();
+  const WallTime seen = parse_rfc3339("2026-11-30T22:12:40.250000Z").value();
+  EXPECT_TRUE(has_node_ready_since(nodes.as_object(), seen));
+  EXPECT_FALSE(has_node_ready_since(nodes.as_object(), seen + milliseconds(1))) << "same second";
+  json::value lost = nodes;
+  lost.as_object()["items"].as_array()[0].as_object()["state"] = "lost";
+  EXPECT_FALSE(has_node_ready_since(lost.as_object(), seen));
 }
 
 TEST_F(UpCommand, AFolderWithoutAnAgentHasNothingLeft) {
