@@ -47,9 +47,10 @@ struct Argv {
 };
 
 // In the child: system calls only, until exec.
-[[noreturn]] void become_conmon(const Argv& argv, const Argv& environment,
+[[noreturn]] void become_conmon(const Argv& argv, const Argv& environment, const char* folder,
                                 const std::vector<sys::Fd>& cgroup, int sync_fd, int gate_fd,
                                 int parents_gate_fd) {
+  if (chdir(folder) != 0) _exit(126);  // conmon drops a file `oom` where it stands
   close(parents_gate_fd);  // so that the parent's death is seen as the end of the stream
   setsid();  // a kill of the agent's process group or terminal does not reach it
   for (const sys::Fd& procs : cgroup) {
@@ -77,8 +78,8 @@ struct Argv {
 // fork and exec with a step that posix_spawn lacks: the child enters its cgroups and says so, and
 // goes on only when told. Killed at any instant, we leave a child that ends by itself (it has done
 // nothing) or one that is in its cgroups, where the next agent finds it.
-Result<pid_t> spawn(const Argv& argv, const Argv& environment, const std::vector<sys::Fd>& cgroup,
-                    int sync_fd) {
+Result<pid_t> spawn(const Argv& argv, const Argv& environment, const std::string& folder,
+                    const std::vector<sys::Fd>& cgroup, int sync_fd) {
   int pair[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
     return fail_errno("socketpair", errno);
@@ -87,7 +88,9 @@ Result<pid_t> spawn(const Argv& argv, const Argv& environment, const std::vector
   sys::Fd theirs(pair[1]);
   const pid_t pid = fork();
   if (pid < 0) return fail_errno("fork", errno);
-  if (pid == 0) become_conmon(argv, environment, cgroup, sync_fd, theirs.get(), ours.get());
+  if (pid == 0) {
+    become_conmon(argv, environment, folder.c_str(), cgroup, sync_fd, theirs.get(), ours.get());
+  }
   theirs.reset();
   pollfd waiting{ours.get(), POLLIN, 0};
   char byte = 0;
@@ -177,7 +180,8 @@ Result<pid_t> Runc::create(const ConmonSpec& spec) const {
   const std::vector<std::string> environment{
       "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
       "_OCI_SYNCPIPE=" + std::to_string(kSyncFd)};
-  TRY(const pid_t pid, spawn(Argv(std::move(argv)), Argv(environment), spec.cgroup, theirs.get()));
+  TRY(const pid_t pid, spawn(Argv(std::move(argv)), Argv(environment), spec.exit_folder,
+                              spec.cgroup, theirs.get()));
   theirs.reset();
   FAILPOINT("container.conmon_spawned");
   auto line = read_line(sync.get());

@@ -254,6 +254,7 @@ TEST_F(ContainerTest, OutOfMemoryIsToldFromAnOrdinaryKill) {
   ASSERT_TRUE(seen);
   EXPECT_EQ(seen->exit_code, 137);
   EXPECT_TRUE(seen->is_oom);
+  EXPECT_FALSE(sys::exists("oom")) << "conmon left its mark in the agent's own folder";
   remove(greedy.instance);
   ContainerSpec killed = new_spec("sleep 100");
   start(killed);
