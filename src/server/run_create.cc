@@ -56,6 +56,8 @@ class Checker {
 
   Result<std::optional<fleet::Target>> check(Wish& wish) {
     TRY_VOID(check_name(wish));
+    // What the template would have given is missing for that one reason.
+    if (is_template_unknown_) return std::optional<fleet::Target>{};
     TRY_VOID(check_workdir(wish));
     TRY_VOID(check_reference(wish));
     if (wish.run.command.empty()) {
@@ -81,7 +83,10 @@ class Checker {
     wish.run.system_disk_bytes = wish.run.checkpoint_bytes = kDiskDefault;
     if (id.empty()) return;
     const auto found = call_.shared.parts.catalog.template_by(id);
-    if (!found) return refuse(found.error(), "/template");
+    if (!found) {
+      is_template_unknown_ = true;
+      return refuse(found.error(), "/template");
+    }
     const catalog::Template& of = **found;
     wish.run.template_id = of.id;
     wish.run.image = of.image;
@@ -230,6 +235,7 @@ class Checker {
 
   Call& call_;
   std::vector<Refusal> refusals_;
+  bool is_template_unknown_ = false;
 };
 
 }  // namespace
