@@ -100,7 +100,7 @@ class Training:
         env: dict[str, str | None] | None = None,
         args: tuple[str, ...] = (),
         script: Path = TINY,
-        timeout_s: float = 120,
+        timeout_s: float = 400,  # generous: the machine may be shared and its disk busy
     ) -> Leg:
         number = len(self.legs)
         metrics = self.folder / f"metrics-{number}.jsonl"
@@ -164,7 +164,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def wait_for_step(metrics: Path, step: int, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 300
     while time.monotonic() < deadline and process.poll() is None:
         if metrics.exists() and f'"step": {step},' in metrics.read_text(encoding="utf-8"):
             return
