@@ -81,6 +81,12 @@ class Cloud:
         os.kill(pid, number)
         wait_until(f"{role} {pid} is gone", lambda: not alive(pid))
 
+    def init_pid(self, instance: str) -> int:
+        """The command's process, seen from the host."""
+        state = subprocess.run(["runc", "--root", str(self.data / "agent" / "runc"), "state", instance],
+                               capture_output=True, check=True).stdout
+        return int(json.loads(state)["pid"])
+
     # --- runs ---------------------------------------------------------------------------------
     def train(self, name: str, *train_args: str, chip: str = "cpu", extra: tuple[str, ...] = ()):
         """Starts the poem template with other arguments for train.py."""

@@ -92,9 +92,7 @@ def test_the_training_process_dies_and_comes_back_from_its_checkpoint(cloud, ref
     cloud.train("crash", *ARGS)
     cloud.wait("crash", "--step", "50")
     instance = cloud.show("crash")["legs"][-1]["instance_id"]
-    pid = int((cloud.data / "agent" / "instances" / instance / "pid").read_text())
-    children = os.popen(f"pgrep -P {pid}").read().split()
-    os.kill(int(children[0]) if children else pid, signal.SIGKILL)
+    os.kill(cloud.init_pid(instance), signal.SIGKILL)
     cloud.wait("crash", "--state", "finished")
     run = cloud.show("crash")
     assert run["restarts"] == 1 and len(run["legs"]) == 2
