@@ -136,4 +136,4 @@ class Cloud:
     def close(self) -> None:
         with contextlib.suppress(Exception):
             self.run("down", "--all", timeout_s=120)
-        shutil.rmtree(self.data, ignore_errors=True)
+        shutil.rmtree(self.data.parent, ignore_errors=True)
