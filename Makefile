@@ -2,7 +2,7 @@
 #   make demo [DATA=DIR] [PORT=N]   the whole story on this machine; again = seconds
 #   make test                       every test there is
 export DATA PORT
-.PHONY: build demo demo-break demo-stop test quick bench check-long soak sim-long format
+.PHONY: build demo demo-break demo-stop test quick bench check-long sim-long format
 build:      ; @sh scripts/build
 demo:       ; @sh scripts/demo
 demo-break: ; @sh scripts/demo-break
@@ -11,5 +11,5 @@ test:       ; @sh scripts/test
 quick:      ; @sh scripts/test --quick
 bench:      ; @sh scripts/bench $(OF)
 check-long: ; @sh scripts/test --long
-sim-long:   ; @sh scripts/test --only sim --long
+sim-long:   ; @sh scripts/build && build/anychip-sim --seed $${SEED:-10000} --seeds $${SEEDS:-2000}
 format:     ; @git ls-files '*.cc' '*.h' | xargs clang-format -i

@@ -9,10 +9,6 @@ import pytest
 from cloud import CACHE, PROGRAM, Cloud
 
 
-def pytest_configure(config):
-    config.addinivalue_line("markers", "long: needs minutes; `make check-long`")
-
-
 @pytest.fixture(scope="session", autouse=True)
 def machine():
     if os.geteuid() != 0:
